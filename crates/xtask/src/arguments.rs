@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
+use crate::component::ComponentOptions;
 use crate::dist::DistOptions;
 use crate::lab::LabOptions;
 use crate::suite::SUITES;
@@ -20,10 +21,16 @@ cargo xtask lab [OPTIONS] -- COMMAND    a command in a disposable machine with o
     --memory 1024m  --cpus 2  --timeout 120s    its size, and how long it may take
     --user agent    root by default; agent is user 1000, nobody is user 65534
     --delegate      a cgroup belongs to that user
+    --nested        with /dev/kvm, by KVM on a translated AMD processor
     --sysctl K=V    sets one; repeat it for more
+    --package NAME  a Debian package more; repeat it for more
     --copy A:/B     copies a file or a folder in; repeat it for more
 cargo xtask dist [--profile P] [--out DIR]  the files of a release, by default of the profile
                                         `dist` in target/release-files
+cargo xtask component python [--update] the CPython component of the WebAssembly wall, in the cache;
+                                        --update writes its new digest into the tree
+cargo xtask hyperlight                  the micro-VM wall's worker, in the cache; the first time takes
+                                        about ten minutes
 cargo xtask internet -- COMMAND         a command on a machine whose internet is a fake one
 
 STOCKADE_REQUIRE=a,b or =all turns a skip of those suites into a failure.";
@@ -41,6 +48,8 @@ pub(crate) enum Task {
     Internet(Vec<String>),
     Probes,
     Dist(DistOptions),
+    Component(ComponentOptions),
+    Hyperlight,
     Fuzz(FuzzOptions),
 }
 
@@ -67,6 +76,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Task> {
             let command = [first].into_iter().chain(rest).map(|word| (*word).to_owned());
             Ok(Task::Internet(command.collect()))
         }
+        ["component", rest @ ..] => Ok(Task::Component(ComponentOptions::parse(rest)?)),
+        ["hyperlight"] => Ok(Task::Hyperlight),
         ["dist", rest @ ..] => Ok(Task::Dist(parse_dist(rest)?)),
         ["probes"] => Ok(Task::Probes),
         ["fuzz", rest @ ..] => Ok(Task::Fuzz(parse_fuzz(rest)?)),

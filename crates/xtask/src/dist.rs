@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::component::{self, ComponentOptions};
 use crate::program::{cargo, executable, finish, on_path};
 use crate::progress;
 use crate::suites::python;
@@ -50,12 +51,13 @@ pub(crate) fn make(root: &Path, options: &DistOptions) -> Result<Vec<String>> {
     // Files of an older release would be among the checksums.
     ensure!(fs::read_dir(&out)?.next().is_none(), "{} is not empty: remove it", out.display());
     let version = env!("CARGO_PKG_VERSION");
+    let component = component::build(root, &ComponentOptions::python())?;
     for architecture in &ARCHITECTURES {
         if let Some(why) = missing(architecture)? {
             progress::note(&format!("no binary for {}: {why}", architecture.rust));
             continue;
         }
-        let built = build(root, architecture, &options.profile)?;
+        let built = build(root, architecture, &options.profile, &component)?;
         let name = format!("stockade-{version}-{}-linux", architecture.rust);
         fs::copy(&built, out.join(name)).context("cannot copy the binary")?;
         deb::make(root, &built, architecture.debian, version, &out)?;
@@ -101,9 +103,15 @@ fn missing(architecture: &Architecture) -> Result<Option<String>> {
 }
 
 /// Builds the command, statically linked, and returns its path.
-fn build(root: &Path, architecture: &Architecture, profile: &str) -> Result<PathBuf> {
+fn build(
+    root: &Path,
+    architecture: &Architecture,
+    profile: &str,
+    component: &Path,
+) -> Result<PathBuf> {
     let mut build = cargo(root);
     build.args(["build", "--locked", "--package", "stockade", "--bin", "stockade"]);
+    build.args(["--features", "hyperlight"]).env(component::EMBEDDED, component);
     build.args(["--profile", profile, "--message-format", "json-render-diagnostics"]);
     if architecture.rust != std::env::consts::ARCH {
         let target = format!("{}-unknown-linux-gnu", architecture.rust);

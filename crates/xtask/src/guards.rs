@@ -9,6 +9,7 @@ mod shell;
 mod sizes;
 mod tokens;
 mod unsafe_code;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -38,7 +39,7 @@ impl fmt::Display for Finding {
 pub(crate) type Guard = fn(&Tree) -> Result<Vec<Finding>>;
 
 /// Every guard with its name.
-pub(crate) const GUARDS: [(&str, Guard); 7] = [
+pub(crate) const GUARDS: [(&str, Guard); 8] = [
     ("rows", rows::check),
     ("unsafe", unsafe_code::check),
     ("prints", prints::check),
@@ -46,6 +47,7 @@ pub(crate) const GUARDS: [(&str, Guard); 7] = [
     ("sizes", sizes::check),
     ("shell", shell::check),
     ("features", features::check),
+    ("words", words::check),
 ];
 
 pub(crate) fn run_rows(root: &Path) -> Result<Outcome> {
@@ -70,6 +72,10 @@ pub(crate) fn run_sizes(root: &Path) -> Result<Outcome> {
 
 pub(crate) fn run_features(root: &Path) -> Result<Outcome> {
     run(root, features::check)
+}
+
+pub(crate) fn run_words(root: &Path) -> Result<Outcome> {
+    run(root, words::check)
 }
 
 pub(crate) fn run_shell(root: &Path) -> Result<Outcome> {

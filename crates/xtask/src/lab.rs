@@ -7,7 +7,6 @@ mod machine;
 mod offer;
 mod options;
 mod packages;
-mod parcel;
 mod stream;
 
 use std::io;
@@ -43,21 +42,22 @@ pub(crate) fn run(root: &Path, options: LabOptions) -> Result<u8> {
         sysctls: options.sysctls,
         environment: Vec::new(),
         files,
+        packages: options.packages,
         command: options.command,
     };
-    let image = Image::current(options.kernel, progress::note)?;
+    let image = Image::current(options.kernel, &job.packages, progress::note)?;
     let (parcel, mark) = job.pack()?;
     let output = Output { stdout: &mut io::stdout(), stderr: &mut io::stderr() };
-    boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)
+    boot(&image, accelerator::choose(&image, size)?, size, &parcel, &mark, output)
 }
 
 /// Runs a job in a new machine; returns its exit code and output, standard error last.
 pub(crate) fn capture(kernel: Kernel, job: &Job, size: Size) -> Result<(u8, String)> {
-    let image = Image::current(kernel, progress::note)?;
+    let image = Image::current(kernel, &job.packages, progress::note)?;
     let (parcel, mark) = job.pack()?;
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     let output = Output { stdout: &mut stdout, stderr: &mut stderr };
-    let code = boot(&image, accelerator::choose(&image)?, size, &parcel, &mark, output)?;
+    let code = boot(&image, accelerator::choose(&image, size)?, size, &parcel, &mark, output)?;
     stdout.extend(stderr);
     Ok((code, String::from_utf8_lossy(&stdout).into_owned()))
 }

@@ -2,8 +2,10 @@
 
 mod arguments;
 mod cache;
+mod component;
 mod dist;
 mod guards;
+mod hyperlight;
 mod internet;
 mod lab;
 mod metadata;
@@ -21,6 +23,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
 
 use arguments::{HELP, Task};
 use report::Report;
@@ -60,6 +63,14 @@ fn run() -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Task::Component(options) => {
+            progress::say(&component::build(&root, &options)?.display().to_string());
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Hyperlight => {
+            progress::say(&hyperlight::build(&root)?.display().to_string());
+            Ok(ExitCode::SUCCESS)
+        }
         Task::Probes => run_suites(&root, |suite| suite.name == "probes"),
         Task::Fuzz(options) => {
             progress::say(&suites::fuzz::fuzz(&root, &options)?);
@@ -75,7 +86,16 @@ fn lab_failed(error: anyhow::Error) -> ExitCode {
 }
 
 /// Runs the chosen suites in order, prints the result of each, and ends with the summary.
+/// A shell ignores these signals for what it starts in the background, and tests send them.
+fn restore_interrupts() {
+    for signal in [Signal::INT, Signal::QUIT] {
+        // Fails only for invalid signal numbers.
+        let _ = stockade_sys::default_signal(signal);
+    }
+}
+
 fn run_suites(root: &Path, chosen: impl Fn(&Suite) -> bool) -> Result<ExitCode> {
+    restore_interrupts();
     let asked = std::env::var("STOCKADE_REQUIRE").unwrap_or_default();
     let required = Requirement::parse(&asked, &SUITES.map(|suite| suite.name))?;
     let mut report = Report::default();

@@ -42,7 +42,9 @@ pub(crate) fn finish(mut command: Command) -> Result<Finished> {
 pub(crate) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
     let found = messages.lines().find_map(|line| {
         let message: Value = serde_json::from_str(line).ok()?;
-        let is_wanted = message["target"]["name"] == target;
+        // The unit tests of a library have its name too.
+        let is_library = message["target"]["kind"][0] == "lib";
+        let is_wanted = message["target"]["name"] == target && !is_library;
         let path = message["executable"].as_str().filter(|_| is_wanted)?;
         Some(PathBuf::from(path))
     });

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use crate::guards;
 use crate::suites::{
-    aarch64, cargo, deny, dist, docker, docs, fuzz, install, lab, large, leaks, mutations, native,
-    probes, python,
+    aarch64, cargo, deny, dist, docker, docs, fuzz, hyperlight, install, lab, large, leaks, mcp,
+    mutations, native, nested, probes, python, qemu, wasm,
 };
 
 /// The result of a suite.
@@ -56,7 +56,7 @@ pub(crate) struct Suite {
 }
 
 /// Every suite.
-pub(crate) const SUITES: [Suite; 29] = [
+pub(crate) const SUITES: [Suite; 37] = [
     guard("rows", guards::run_rows),
     guard("unsafe", guards::run_unsafe),
     guard("prints", guards::run_prints),
@@ -64,6 +64,7 @@ pub(crate) const SUITES: [Suite; 29] = [
     guard("sizes", guards::run_sizes),
     guard("shell", guards::run_shell),
     guard("features", guards::run_features),
+    guard("words", guards::run_words),
     always("format", cargo::format),
     always("lints", cargo::lints),
     always("tests", cargo::tests),
@@ -76,15 +77,22 @@ pub(crate) const SUITES: [Suite; 29] = [
     slow("docker", docker::run),
     slow("fuzz", fuzz::run),
     slow("install", install::run),
-    slow("dist", dist::run),
+    slow("install-python", install::python),
     slow("python-recipes", python::recipes),
+    slow("mcp", mcp::run),
     slow("lab", lab::stable_kernel),
+    slow("qemu", qemu::run),
+    slow("wasm", wasm::run),
+    slow("hyperlight-smoke", hyperlight::smoke),
     slow("mutations", mutations::run),
+    nightly("hyperlight", hyperlight::whole),
+    nightly("dist", dist::run),
     nightly("fuzz-long", fuzz::run_long),
     nightly("docker-whole", docker::run_whole),
     nightly("large", large::run),
     nightly("leaks", leaks::run),
     nightly("lab-newer", lab::newer_kernel),
+    nightly("nested", nested::run),
     nightly("matrix", probes::matrix),
 ];
 

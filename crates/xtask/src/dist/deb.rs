@@ -50,7 +50,7 @@ pub(super) fn make(
          Maintainer: The Stockade authors <stockade@localhost>\nInstalled-Size: {size}\n\
          Section: utils\nPriority: optional\nRecommends: python3\n\
          Description: sandbox for code that AI agents write\n \
-         Runs code that nobody has reviewed behind a wall of namespaces, cgroups,\n \
+         Runs code that no person has reviewed behind a wall of namespaces, cgroups,\n \
          Landlock and seccomp. One policy file lists what it may use.\n"
     );
     put("DEBIAN/control", control.as_bytes(), 0o644)?;

@@ -8,12 +8,16 @@ use super::tokens::{lifted_by, tokens};
 use crate::tree::Tree;
 
 const ALLOWED: &str = "crates/stockade-sys/";
+/// The one file outside: the engine's only function that loads a compiled component is unsafe, and
+/// `stockade-sys` does not depend on the engine.
+const ALSO_ALLOWED: &str = "crates/stockade-wasm/src/compiled.rs";
 const MOVE: &str = "move it behind a safe function of stockade-sys";
 
 /// Checks every Rust source and every manifest.
 pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
-    for file in tree.rust_files().filter(|file| !file.starts_with(ALLOWED)) {
+    let is_checked = |file: &&str| !file.starts_with(ALLOWED) && *file != ALSO_ALLOWED;
+    for file in tree.rust_files().filter(is_checked) {
         findings.extend(check_source(file, &tree.text(file)?.unwrap_or_default()));
     }
     let manifests =

@@ -12,10 +12,15 @@ use super::job::Job;
 use super::machine::{Accelerator, Output, Size, boot};
 
 /// The limits of the trial; with a working KVM it takes a second.
-const TRIAL: Size = Size { memory_mib: 512, cpus: 1, timeout: Duration::from_secs(20) };
+const TRIAL: Size =
+    Size { memory_mib: 512, cpus: 1, timeout: Duration::from_secs(20), nested: false };
 
-/// The fastest accelerator that works here.
-pub(crate) fn choose(image: &Image) -> Result<Accelerator> {
+/// The fastest accelerator that works here. A nested machine is always translated: whether the
+/// host's KVM lets its machines use KVM is the host's setting.
+pub(crate) fn choose(image: &Image, size: Size) -> Result<Accelerator> {
+    if size.nested {
+        return Ok(Accelerator::Tcg);
+    }
     if File::options().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(Accelerator::Tcg);
     }

@@ -3,15 +3,15 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use stockade_bootimage::{Cpio, kernel_version, load_order, unpack};
 
 use super::offer::{Kernel, Offer};
-use super::packages::{download, kernel_version, resolve};
-use super::parcel::Parcel;
+use super::packages::{download, resolve};
 use crate::cache;
 use crate::program::finish;
 
@@ -19,11 +19,13 @@ const INITRAMFS: &str = include_str!("initramfs.sh");
 const INIT: &str = include_str!("init.sh");
 
 /// Increment it when the code below builds a different image from the same packages.
-const RECIPE: u32 = 2;
+const RECIPE: u32 = 4;
 
 /// The kernel modules for disks and ports; some kernels have some built in.
-const MODULES: [&str; 3] =
-    ["drivers/virtio/virtio_pci", "drivers/block/virtio_blk", "drivers/char/virtio_console"];
+const MODULES: [&str; 3] = ["virtio_pci", "virtio_blk", "virtio_console"];
+
+/// The kernel modules that give a nested machine its `/dev/kvm`.
+const NESTED: [&str; 1] = ["kvm_amd"];
 
 /// Files that package scripts or an installer would create, with their modes. `agent` is the
 /// ordinary user.
@@ -47,13 +49,14 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// The image for the packages that apt offers today; builds it if necessary.
-    pub(crate) fn current(kernel: Kernel, say: impl Fn(&str)) -> Result<Image> {
+    /// The image for the packages that apt offers today, with `more` packages; builds it if
+    /// necessary.
+    pub(crate) fn current(kernel: Kernel, more: &[String], say: impl Fn(&str)) -> Result<Image> {
         let cache = cache::folder()?.join("lab");
         fs::create_dir_all(&cache)
             .with_context(|| format!("cannot make the folder {}", cache.display()))?;
         let offer = Offer::of(kernel, &cache)?;
-        let packages = resolve(&offer)?;
+        let packages = resolve(&offer, more)?;
         let image = Image { folder: cache.join(name(&packages)) };
         if image.folder.is_dir() {
             return Ok(image);
@@ -95,7 +98,7 @@ impl Image {
 /// The folder name for these packages and this recipe.
 fn name(packages: &[String]) -> String {
     let mut hasher = DefaultHasher::new();
-    (packages, RECIPE, MODULES, FILES, INITRAMFS, INIT).hash(&mut hasher);
+    (packages, RECIPE, MODULES, NESTED, FILES, INITRAMFS, INIT).hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 }
 
@@ -104,7 +107,7 @@ fn build(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
     fs::create_dir(&downloads)?;
     download(packages, offer, &downloads)?;
     unpack(&downloads, &tree)?;
-    let version = kernel_version(packages)?;
+    let version = kernel_version(packages).context("apt chose no kernel for the lab")?;
     index_modules(&tree, version)?;
     fs::rename(tree.join("boot").join(format!("vmlinuz-{version}")), folder.join("kernel"))?;
     write_initramfs(&tree, version, &folder.join("initramfs"))?;
@@ -122,33 +125,6 @@ fn build(packages: &[String], offer: &Offer, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks every package without running its scripts; `/bin` and similar are symbolic links, as on
-/// current Debian.
-fn unpack(downloads: &Path, tree: &Path) -> Result<()> {
-    for name in ["bin", "sbin", "lib", "lib64"] {
-        fs::create_dir_all(tree.join("usr").join(name))?;
-        symlink(format!("usr/{name}"), tree.join(name))?;
-    }
-    for entry in fs::read_dir(downloads)? {
-        let package = entry?.path();
-        let mut dpkg = Command::new("dpkg-deb");
-        dpkg.arg("--fsys-tarfile").arg(&package).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut dpkg = dpkg.spawn().context("cannot start dpkg-deb")?;
-        let mut tar = Command::new("tar");
-        tar.arg("-C").arg(tree).args(["-x", "--keep-directory-symlink", "--no-same-owner"]);
-        tar.args(["doc", "man", "locale"].map(|name| format!("--exclude=./usr/share/{name}")));
-        tar.stdin(dpkg.stdout.take().context("dpkg-deb has an output")?);
-        let unpacked = tar.output().context("cannot start tar")?;
-        ensure!(
-            dpkg.wait()?.success() && unpacked.status.success(),
-            "cannot unpack {}: {}",
-            package.display(),
-            String::from_utf8_lossy(&unpacked.stderr).trim()
-        );
-    }
-    Ok(())
-}
-
 /// Indexes the modules with the packages' own kmod; the host may not have it.
 fn index_modules(tree: &Path, version: &str) -> Result<()> {
     let libraries = tree.join("usr/lib/x86_64-linux-gnu");
@@ -161,62 +137,24 @@ fn index_modules(tree: &Path, version: &str) -> Result<()> {
 }
 
 fn write_initramfs(tree: &Path, version: &str, path: &Path) -> Result<()> {
-    let mut parcel = Parcel::new(Vec::new());
+    let mut archive = Cpio::new(Vec::new());
     for name in ["dev", "new"] {
-        parcel.directory(Path::new(name))?;
+        archive.directory(Path::new(name))?;
     }
-    parcel.file(Path::new("init"), 0o755, INITRAMFS.as_bytes())?;
-    parcel.host(&tree.join("usr/bin/busybox"), Path::new("bin/busybox"))?;
-    let modules = tree.join("usr/lib/modules").join(version);
-    let built_in = fs::read_to_string(modules.join("modules.builtin"))?;
-    let dependencies = fs::read_to_string(modules.join("modules.dep"))?;
-    let mut order = String::new();
-    for module in load_order(&dependencies, &built_in)? {
-        let bytes = read_module(tree, &modules.join("kernel").join(&module))?;
-        parcel.file(&Path::new("modules").join(&module), 0o644, &bytes)?;
-        order.push_str(&module);
-        order.push('\n');
-    }
-    parcel.file(Path::new("modules/order"), 0o644, order.as_bytes())?;
-    Ok(fs::write(path, parcel.finish()?)?)
-}
-
-/// The files of the modules in the order in which they can be loaded. Which of two virtio modules
-/// needs the other differs between kernels, so depmod's index decides.
-fn load_order(dependencies: &str, built_in: &str) -> Result<Vec<String>> {
-    let file = |name: &str| {
-        let name = name.strip_prefix("kernel/").unwrap_or(name);
-        name.strip_suffix(".xz").unwrap_or(name).to_owned()
-    };
-    let mut order: Vec<String> = Vec::new();
-    for module in MODULES.map(|module| format!("{module}.ko")) {
-        let lines = dependencies.lines().filter_map(|line| line.split_once(':'));
-        let Some((_, needed)) = lines.into_iter().find(|(name, _)| file(name) == module) else {
-            let is_built_in = built_in.lines().any(|line| file(line) == module);
-            ensure!(is_built_in, "the lab's kernel has no module {module}");
-            continue;
-        };
-        // depmod lists what a module needs directly before what that needs in turn.
-        let needed = needed.split_whitespace().rev().map(file);
-        for name in needed.chain([module]) {
-            if !order.contains(&name) {
-                order.push(name);
-            }
+    archive.file(Path::new("init"), 0o755, INITRAMFS.as_bytes())?;
+    archive.host(&tree.join("usr/bin/busybox"), Path::new("bin/busybox"))?;
+    for (folder, wanted) in [("modules", &MODULES[..]), ("nested", &NESTED)] {
+        let folder = Path::new(folder);
+        let mut order = String::new();
+        for module in load_order(&tree.join("usr/lib/modules").join(version), wanted)? {
+            let name = format!("{}.ko", module.name);
+            archive.file(&folder.join(&name), 0o644, &module.bytes)?;
+            order.push_str(&name);
+            order.push('\n');
         }
+        archive.file(&folder.join("order"), 0o644, order.as_bytes())?;
     }
-    Ok(order)
-}
-
-/// A module as the initramfs loads it, decompressed; newer kernels ship them compressed.
-fn read_module(tree: &Path, module: &Path) -> Result<Vec<u8>> {
-    if module.exists() {
-        return fs::read(module).with_context(|| format!("cannot read {}", module.display()));
-    }
-    let mut xz = Command::new(tree.join("usr/bin/busybox"));
-    xz.args(["xz", "-dc"]).arg(module.with_added_extension("xz"));
-    let finished = xz.output().context("cannot start busybox")?;
-    ensure!(finished.status.success(), "cannot decompress {}", module.display());
-    Ok(finished.stdout)
+    Ok(fs::write(path, archive.finish()?)?)
 }
 
 /// Writes the tree to a disk image on which root owns everything, independent of the calling user.
@@ -242,24 +180,6 @@ fn make_disk(tree: &Path, disk: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn modules_are_loaded_after_those_they_need() {
-        let dependencies = "\
-kernel/drivers/virtio/virtio.ko: kernel/drivers/virtio/virtio_ring.ko
-kernel/drivers/virtio/virtio_ring.ko:
-kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko kernel/drivers/virtio/virtio_ring.ko
-kernel/drivers/block/virtio_blk.ko: kernel/drivers/virtio/virtio.ko kernel/drivers/virtio/virtio_ring.ko";
-        let built_in = "kernel/drivers/char/virtio_console.ko\n";
-        let expected = [
-            "drivers/virtio/virtio_ring.ko",
-            "drivers/virtio/virtio.ko",
-            "drivers/virtio/virtio_pci.ko",
-            "drivers/block/virtio_blk.ko",
-        ];
-        assert_eq!(load_order(dependencies, built_in).unwrap(), expected);
-        assert!(load_order(dependencies, "").is_err(), "a missing module is an error");
-    }
 
     #[test]
     fn another_package_version_makes_another_image() {

@@ -6,8 +6,7 @@ use std::io::{BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-
-use super::parcel::Parcel;
+use stockade_bootimage::Cpio;
 
 /// The `PATH` of every command.
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
@@ -21,6 +20,8 @@ pub(crate) struct Job {
     pub(crate) environment: Vec<String>,
     /// Paths on the host, and absolute paths in the machine.
     pub(crate) files: Vec<(PathBuf, String)>,
+    /// Packages in addition to those of every machine; they make an image of their own.
+    pub(crate) packages: Vec<String>,
     pub(crate) command: Vec<String>,
 }
 
@@ -33,6 +34,7 @@ impl Job {
             sysctls: Vec::new(),
             environment: Vec::new(),
             files: Vec::new(),
+            packages: Vec::new(),
             command: command.iter().map(|word| (*word).to_owned()).collect(),
         }
     }
@@ -42,7 +44,7 @@ impl Job {
     pub(crate) fn pack(&self) -> Result<(File, String)> {
         let mark = new_mark()?;
         let file = tempfile::tempfile().context("cannot make a temporary file")?;
-        let mut parcel = Parcel::new(BufWriter::new(file));
+        let mut parcel = Cpio::new(BufWriter::new(file));
         for (from, to) in &self.files {
             parcel.host(from, Path::new(to.trim_start_matches('/')))?;
         }

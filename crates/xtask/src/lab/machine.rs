@@ -39,12 +39,14 @@ pub(crate) enum Accelerator {
     Tcg,
 }
 
-/// A machine's size and its time limit.
+/// A machine's size, its time limit and its processors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Size {
     pub(crate) memory_mib: u32,
     pub(crate) cpus: u32,
     pub(crate) timeout: Duration,
+    /// Whether the machine has `/dev/kvm` and runs machines of its own.
+    pub(crate) nested: bool,
 }
 
 /// Where the command's output goes while it runs.
@@ -177,13 +179,11 @@ fn start(
     qemu.args(["-no-reboot", "-display", "none", "-machine", "pc"]);
     match accelerator {
         Accelerator::Kvm => qemu.args(["-accel", "kvm", "-cpu", "host"]),
-        // QEMU 7.2 corrupts the flags of a 16-byte compare-and-exchange; without that instruction
-        // kernels use another way.
-        Accelerator::Tcg => qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,-cx16"]),
+        Accelerator::Tcg => qemu.args(["-accel", "tcg,thread=multi", "-cpu", processor(size)]),
     };
     qemu.args(["-smp", &size.cpus.to_string(), "-m", &size.memory_mib.to_string()]);
     qemu.arg("-kernel").arg(image.kernel()).arg("-initrd").arg(image.initramfs());
-    qemu.args(["-append", KERNEL]);
+    qemu.args(["-append", &kernel(size)]);
     qemu.args(["-drive", &drive(&image.root(), "snapshot=on")]);
     let parcel = inherited(parcel)?;
     qemu.args(["-drive", &drive(format!("/dev/fd/{parcel}").as_ref(), "readonly=on")]);
@@ -205,6 +205,24 @@ fn start(
         port.far = port.near.try_clone()?.into();
     }
     Ok(Qemu(child))
+}
+
+/// The processor that TCG translates for. QEMU 7.2 corrupts the flags of a 16-byte
+/// compare-and-exchange; without that instruction kernels use another way.
+fn processor(size: Size) -> &'static str {
+    match size.nested {
+        // What KVM needs of a processor, with nested paging.
+        true => "EPYC,+svm,+npt,-cx16",
+        false => "max,-cx16",
+    }
+}
+
+/// The kernel's command line. The first process gets `nested` as an environment variable.
+fn kernel(size: Size) -> String {
+    match size.nested {
+        true => format!("{KERNEL} nested=yes"),
+        false => KERNEL.to_owned(),
+    }
 }
 
 /// A `-drive` option; a comma in a file name is doubled.
@@ -236,4 +254,21 @@ fn tail(mut from: impl Read) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
     lines[lines.len().saturating_sub(CONSOLE_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_machine_has_a_processor_with_virtualisation() {
+        let plain =
+            Size { memory_mib: 512, cpus: 1, timeout: Duration::from_secs(1), nested: false };
+        let nested = Size { nested: true, ..plain };
+        assert!(processor(nested).contains("+svm") && !processor(plain).contains("svm"));
+        assert_eq!(
+            (kernel(nested), kernel(plain).as_str()),
+            (format!("{KERNEL} nested=yes"), KERNEL)
+        );
+    }
 }

@@ -62,10 +62,10 @@ fn options(index: &Path) -> Vec<String> {
         "Dir::Cache::srcpkgcache=".to_owned(),
         format!("Dir::Cache::pkgcache={}", index.display()),
     ];
-    spelled(values)
+    apt_options(values)
 }
 
-fn spelled(values: impl IntoIterator<Item = String>) -> Vec<String> {
+fn apt_options(values: impl IntoIterator<Item = String>) -> Vec<String> {
     values.into_iter().flat_map(|value| ["-o".to_owned(), value]).collect()
 }
 
@@ -81,7 +81,7 @@ fn newer(folder: &Path) -> Result<Offer> {
     );
     fs::write(sources.join("debian.sources"), text)?;
     let mut options = options(&folder.join("apt.bin"));
-    options.extend(spelled([
+    options.extend(apt_options([
         "Dir::Etc::SourceList=/dev/null".to_owned(),
         format!("Dir::Etc::SourceParts={}/", sources.display()),
         format!("Dir::State::Lists={}", lists.display()),

@@ -14,6 +14,8 @@ pub(crate) struct LabOptions {
     pub(crate) memory_mib: u32,
     pub(crate) cpus: u32,
     pub(crate) timeout: Duration,
+    /// Whether the machine has `/dev/kvm`.
+    pub(crate) nested: bool,
     pub(crate) kernel: Kernel,
     pub(crate) user: String,
     /// Whether the user gets a delegated cgroup.
@@ -22,6 +24,8 @@ pub(crate) struct LabOptions {
     pub(crate) sysctls: Vec<String>,
     /// A path on the host, and an absolute path in the machine.
     pub(crate) copies: Vec<(PathBuf, String)>,
+    /// Packages in addition to those of every machine.
+    pub(crate) packages: Vec<String>,
     pub(crate) command: Vec<String>,
 }
 
@@ -31,11 +35,13 @@ impl Default for LabOptions {
             memory_mib: 1024,
             cpus: 2,
             timeout: Duration::from_secs(120),
+            nested: false,
             kernel: Kernel::Stable,
             user: "root".to_owned(),
             delegate: false,
             sysctls: Vec::new(),
             copies: Vec::new(),
+            packages: Vec::new(),
             command: Vec::new(),
         }
     }
@@ -54,6 +60,10 @@ impl LabOptions {
             }
             if *word == "--delegate" {
                 options.delegate = true;
+                continue;
+            }
+            if *word == "--nested" {
+                options.nested = true;
                 continue;
             }
             let value = *words.next().with_context(|| format!("{word} needs a value"))?;
@@ -75,6 +85,7 @@ impl LabOptions {
                     ensure!(value.contains('='), wrong("name=value"));
                     options.sysctls.push(value.to_owned());
                 }
+                "--package" => options.packages.push(value.to_owned()),
                 "--copy" => options.copies.push(copy(value).with_context(|| wrong("HERE:/THERE"))?),
                 _ => bail!("the lab has no option {word}; the command comes after --"),
             }
@@ -83,7 +94,12 @@ impl LabOptions {
     }
 
     pub(crate) fn size(&self) -> Size {
-        Size { memory_mib: self.memory_mib, cpus: self.cpus, timeout: self.timeout }
+        Size {
+            memory_mib: self.memory_mib,
+            cpus: self.cpus,
+            timeout: self.timeout,
+            nested: self.nested,
+        }
     }
 }
 
@@ -118,17 +134,19 @@ mod tests {
 
     #[test]
     fn every_option_is_read_and_the_rest_is_the_command() {
-        let line = "--memory 2g --cpus 1 --kernel newer --user agent --delegate --sysctl a.b=1 --timeout 5m \
-                    --copy here:/there -- stockade run --cpus 3";
+        let line = "--memory 2g --cpus 1 --kernel newer --user agent --delegate --nested --sysctl a.b=1 --timeout 5m \
+                    --package gcc --copy here:/there -- stockade run --cpus 3";
         let expected = LabOptions {
             memory_mib: 2048,
             cpus: 1,
             timeout: Duration::from_secs(300),
+            nested: true,
             kernel: Kernel::Newer,
             user: "agent".to_owned(),
             delegate: true,
             sysctls: vec!["a.b=1".to_owned()],
             copies: vec![(PathBuf::from("here"), "/there".to_owned())],
+            packages: vec!["gcc".to_owned()],
             command: ["stockade", "run", "--cpus", "3"].map(str::to_owned).to_vec(),
         };
         assert_eq!(parsed(line).unwrap(), expected);

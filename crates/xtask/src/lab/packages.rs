@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use stockade_bootimage::resolved;
 
 use super::offer::Offer;
 use crate::program::{finish, on_path};
@@ -59,18 +60,19 @@ pub(crate) fn missing_programs() -> Option<String> {
     ))
 }
 
-/// Every package with its version, `name=version`, as apt selects them for an empty machine.
-pub(crate) fn resolve(offer: &Offer) -> Result<Vec<String>> {
+/// Every package with its version, `name=version`, as apt selects them for an empty machine with
+/// `more` packages.
+pub(crate) fn resolve(offer: &Offer, more: &[String]) -> Result<Vec<String>> {
     let mut apt = apt(offer);
     apt.args(["--simulate", "--no-install-recommends", "install"]).args(WANTED);
-    apt.arg(&offer.kernel);
+    apt.arg(&offer.kernel).args(more);
     let finished = finish(apt)?;
     ensure!(
         finished.success,
         "apt cannot choose the lab's packages; as root, run apt-get update\n{}",
         finished.output.trim()
     );
-    let packages = installed(&finished.output);
+    let packages = resolved(&finished.output);
     ensure!(!packages.is_empty(), "apt names no package for the lab\n{}", finished.output.trim());
     Ok(packages)
 }
@@ -92,47 +94,4 @@ fn apt(offer: &Offer) -> Command {
     apt.env("LC_ALL", "C").args(["-o", "Dir::State::status=/dev/null"]);
     apt.args(&offer.options);
     apt
-}
-
-/// The packages that a simulated installation would install, sorted by name.
-fn installed(output: &str) -> Vec<String> {
-    let package = |line: &str| {
-        let (name, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
-        Some(format!("{name}={}", rest.split(' ').next()?))
-    };
-    output.lines().filter_map(package).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// The kernel version, as in the package's name and the folder of its modules:
-/// `6.1.0-48-cloud-amd64`.
-pub(crate) fn kernel_version(packages: &[String]) -> Result<&str> {
-    let is_kernel = |name: &&str| name.starts_with(|first: char| first.is_ascii_digit());
-    let mut images = packages.iter().filter_map(|package| package.strip_prefix("linux-image-"));
-    let version = images.find(is_kernel).and_then(|name| name.split('=').next());
-    version.context("apt chose no kernel for the lab")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packages_and_the_kernel_are_read_from_a_simulation() {
-        let output = "\
-NOTE: This is only a simulation!
-Inst linux-image-6.1.0-48-cloud-amd64 (6.1.172-1 Debian-Security:12 [amd64])
-Inst bash (5.2.15-2+b13 Debian:12.14/oldstable [amd64]) []
-Inst linux-image-cloud-amd64 (6.1.172-1 Debian-Security:12 [amd64])
-Conf bash (5.2.15-2+b13 Debian:12.14/oldstable [amd64])
-";
-        let packages = installed(output);
-        let expected = [
-            "bash=5.2.15-2+b13",
-            "linux-image-6.1.0-48-cloud-amd64=6.1.172-1",
-            "linux-image-cloud-amd64=6.1.172-1",
-        ];
-        assert_eq!(packages, expected);
-        assert_eq!(kernel_version(&packages).unwrap(), "6.1.0-48-cloud-amd64");
-        assert!(kernel_version(&packages[2..]).is_err());
-    }
 }

@@ -5,10 +5,13 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::program::{cargo, finish};
+use crate::program::{cargo, finish, on_path};
 use crate::suite::Outcome;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
+
+/// Build scripts compile C for the target, also for a check.
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
 
 /// Type-checks everything for aarch64, adding the target's standard library if it can.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
@@ -21,6 +24,10 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     if !has_standard_library(root)? {
         let reason =
             format!("no standard library for {TARGET}; remedy: rustup target add {TARGET}");
+        return Ok(Outcome::skipped(reason));
+    }
+    if on_path(&[COMPILER]).is_none() {
+        let reason = format!("there is no {COMPILER}; remedy: apt install gcc-aarch64-linux-gnu");
         return Ok(Outcome::skipped(reason));
     }
     let mut check = cargo(root);

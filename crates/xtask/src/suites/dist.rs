@@ -32,6 +32,22 @@ test "$(command -v stockade)" = /usr/bin/stockade
 exec /usr/bin/stockade run /hello.py
 "#;
 
+/// Why the executable for this processor is not one stripped file that needs no loader, if so.
+fn not_static(out: &Path, names: &[String]) -> Result<Option<String>> {
+    let own = |name: &&String| name.ends_with(&format!("{}-linux", std::env::consts::ARCH));
+    let Some(name) = names.iter().find(own) else {
+        return Ok(Some(format!("no executable for this processor among {names:?}")));
+    };
+    let mut look = Command::new("readelf");
+    look.args(["--wide", "--program-headers", "--section-headers"]).arg(out.join(name));
+    let found = finish(look)?.output;
+    let bad = ["INTERP", ".symtab"].into_iter().find(|part| found.contains(part));
+    Ok(match (found.contains("LOAD"), bad) {
+        (true, None) => None,
+        (_, bad) => Some(format!("{name} has {bad:?}\n{found}")),
+    })
+}
+
 /// Makes the files, checks their sums, and runs the installed package.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
     if on_path(&["dpkg-deb"]).is_none() {
@@ -45,6 +61,9 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
     // The profile of the suite `install`, so that nothing is built twice.
     let options = DistOptions { profile: "release".to_owned(), out: out.clone(), wheel: false };
     let names = dist::make(root, &options)?;
+    if let Some(why) = not_static(&out, &names)? {
+        return Ok(Outcome::failed(why));
+    }
     let mut check = Command::new("sha256sum");
     check.current_dir(&out).args(["--check", "--strict", "--quiet", "SHA256SUMS"]);
     let checked = finish(check)?;

@@ -150,7 +150,8 @@ const ROUNDS: [Round; 5] = [
 ];
 
 /// Enough for the tests and their programs, some of which exceed their own memory limits.
-const SIZE: Size = Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(1200) };
+const SIZE: Size =
+    Size { memory_mib: 2048, cpus: 2, timeout: Duration::from_secs(1200), nested: false };
 
 /// The newer kernel gets one processor: QEMU's translator sometimes panics when the kernel modifies
 /// its own code while another processor runs it.
@@ -188,6 +189,7 @@ fn run(root: &Path, kernel: Kernel) -> Result<Outcome> {
             sysctls: Vec::new(),
             environment: environment(round),
             files: files.clone(),
+            packages: Vec::new(),
             command: ["sh", "-c", &script(round)].map(str::to_owned).to_vec(),
         };
         let (code, output) = lab::capture(round.kernel, &job, size(round.kernel))?;

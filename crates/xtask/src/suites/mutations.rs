@@ -20,7 +20,7 @@ struct Breach {
     finding: &'static str,
 }
 
-const BREACHES: [Breach; 11] = [
+const BREACHES: [Breach; 12] = [
     Breach {
         guard: "rows",
         file: "crates/stockade-wire/Cargo.toml",
@@ -82,6 +82,12 @@ const BREACHES: [Breach; 11] = [
         file: "crates/stockade-native/Cargo.toml",
         edit: |text| text.replace("[features]\n", "[features]\ndefault = [\"weaken\"]\n"),
         finding: "weaken is a default feature of stockade-native",
+    },
+    Breach {
+        guard: "words",
+        file: "docs/breach.md",
+        edit: |_| ["the guest is ", "told\n"].concat(),
+        finding: "says",
     },
     Breach {
         guard: "shell",

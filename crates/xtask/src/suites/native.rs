@@ -13,7 +13,7 @@ use crate::suite::Outcome;
 
 /// The test targets that build walls: those of the command line, of the native wall, and of all
 /// walls.
-const TARGETS: [&str; 15] = [
+const TARGETS: [&str; 16] = [
     "run",
     "commands",
     "doctor",
@@ -23,6 +23,7 @@ const TARGETS: [&str; 15] = [
     "images",
     "leaks",
     "leaves",
+    "mcp",
     "network",
     "record",
     "sessions",

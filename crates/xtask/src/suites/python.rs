@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use stockade_testing::engine::IMAGE_FILE;
 
 use crate::cache;
-use crate::program::{Finished, finish, on_path};
+use crate::component::{self, ComponentOptions};
+use crate::program::{Finished, cargo, executable, finish, on_path};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
+use crate::suites::qemu;
 
 /// What the suite installs, once, into the cache folder of tools.
 const TOOLS: [&str; 4] = ["maturin==1.16.0", "pytest==9.2.0", "mypy==2.4.1", "auditwheel==6.8.2"];
@@ -26,15 +29,23 @@ const FRAMEWORKS: [&str; 5] = [
     "ipykernel==7.4.0",
 ];
 
+/// The package that `agent_sandbox` replaces.
+const AGENT_PACKAGE: &str = "agt-sandbox==5.0.0";
+/// Where its README is in a folder that [`site`] makes.
+pub(super) const README: &str = "agent-readme.md";
+
 /// The recipes that need no framework.
 const PLAIN_RECIPES: [&str; 2] =
     ["examples/python/agent_loop.py", "examples/python/openai_tool.py"];
 
+/// Programs for which the types hold too, without anything that the registry has to give.
+const EXAMPLES: [&str; 1] = ["examples/quickstart"];
+
 /// The oldest glibc that the wheel may need is that of this tag.
 const COMPATIBILITY: &str = "manylinux_2_34";
 
-/// Selects the tests that need neither the registry nor an engine.
-const ALWAYS: &str = "not recipes";
+/// Selects the tests that need neither the registry nor an engine nor a machine.
+const ALWAYS: &str = "not recipes and not machine";
 
 /// The user and group `nobody`, which own no files.
 const NOBODY: u32 = 65_534;
@@ -48,7 +59,7 @@ pub(crate) fn run(root: &Path) -> Result<Outcome> {
 }
 
 /// Tests the recipes with the frameworks that they are for, the packages that `agent_sandbox`
-/// replaces, and everything once more with a container engine.
+/// replaces, a machine, and everything once more with a container engine.
 pub(crate) fn recipes(root: &Path) -> Result<Outcome> {
     let packages: Vec<&str> = TOOLS.iter().chain(&FRAMEWORKS).copied().collect();
     check(root, "python-recipes", &packages, "recipes or not recipes")
@@ -65,7 +76,7 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     let scratch = Scratch::new(name)?;
     let place = scratch.path();
     // The profile of the other tests.
-    let built = build(root, &tools, &place.join("wheels"), "dev")?;
+    let built = build(root, &tools, &place.join("wheels"), "dev", None)?;
     if !built.success {
         return Ok(Outcome::failed(format!("the wheel cannot be built\n{}", built.output)));
     }
@@ -80,6 +91,8 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     let mut pytest = Command::new(&installed);
     pytest.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", marked]).arg(&tests);
     pytest.current_dir(place).env("STOCKADE_SOURCE", root);
+    pytest.env("STOCKADE_AZURE_DOUBLE", azure_double(root)?);
+    pytest.env("STOCKADE_WHEELS", place.join("wheels"));
     let engine = match marked == ALWAYS {
         true => Ok(()),
         false => engine_can_start(),
@@ -87,6 +100,12 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     if engine.is_ok() && marked != ALWAYS {
         pytest.env("STOCKADE_DOCKER", "1").env_remove("DOCKER_HOST");
     }
+    let machines = match marked == ALWAYS {
+        true => Ok(()),
+        false => qemu::images(root)?.map(|images| {
+            pytest.env("STOCKADE_MACHINES", images);
+        }),
+    };
     let tested = finish(pytest)?;
     if !tested.success {
         return Ok(Outcome::failed(tested.output));
@@ -96,6 +115,7 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
         checks.push(types(root, &installed, &["examples/python"])?);
     } else {
         checks.push(types(root, &installed, &PLAIN_RECIPES)?);
+        checks.push(types(root, &installed, &EXAMPLES)?);
         checks.push(package_types(&installed, place)?);
         checks.push(stubs(&installed, place)?);
         checks.push(nobody(&installed, &tests)?);
@@ -103,11 +123,29 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
     Ok(match checks.into_iter().find(|checked| !checked.success) {
         Some(checked) => Outcome::failed(checked.output),
         None => {
-            let without = engine.err().map(|reason| format!("; without containers: {reason}"));
-            let tests = last_line(&tested.output);
-            Outcome::passed(format!("{tests}, and the types{}", without.unwrap_or_default()))
+            let passed = format!("{}, and the types", last_line(&tested.output));
+            let without = [("containers", engine.err()), ("machines", machines.err())];
+            let without: Vec<String> = without
+                .into_iter()
+                .filter_map(|(what, reason)| Some(format!("without {what}: {}", reason?)))
+                .collect();
+            match without.is_empty() {
+                true => Outcome::passed(passed),
+                // Not a pass: a run that requires the suite must have both.
+                false => Outcome::skipped(format!("{passed}; {}", without.join("; "))),
+            }
         }
     })
+}
+
+/// What stands in for Azure.
+fn azure_double(root: &Path) -> Result<PathBuf> {
+    let mut build = cargo(root);
+    build.args(["build", "--quiet", "--locked", "--message-format=json"]);
+    build.args(["-p", "stockade-azure-double"]);
+    let built = finish(build)?;
+    ensure!(built.success, "the double of Azure does not build\n{}", built.output);
+    executable(&built.output, "stockade-azure-double")
 }
 
 /// A virtual environment with the tools, from the cache. The inner error is why it cannot be made.
@@ -137,16 +175,72 @@ fn tools(python: &Path, name: &str, packages: &[&str]) -> Result<Result<PathBuf,
 pub(crate) fn wheel(root: &Path, out: &Path, profile: &str) -> Result<()> {
     let python = on_path(&["python3"]).context("the wheel needs python3")?;
     let tools = tools(&python, "python", &TOOLS)?.map_err(anyhow::Error::msg)?;
-    let built = build(root, &tools, out, profile)?;
+    let component = component::build(root, &ComponentOptions::python())?;
+    let built = build(root, &tools, out, profile, Some(&component))?;
     ensure!(built.success, "the wheel cannot be built: {}", built.output);
     Ok(())
 }
 
-/// Builds the wheel, and refuses one for a newer glibc.
-fn build(root: &Path, tools: &Path, wheels: &Path, profile: &str) -> Result<Finished> {
+/// Installs the wheel with the walls that run the component, and what tests it, into a folder for
+/// `PYTHONPATH`. With a folder of one's own no interpreter has to be the same.
+pub(super) fn site(root: &Path, place: &Path) -> Result<Result<PathBuf, String>> {
+    let Some(python) = on_path(&["python3"]) else {
+        return Ok(Err("there is no python3".to_owned()));
+    };
+    let tools = match tools(&python, "python", &TOOLS)? {
+        Ok(tools) => tools,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let component = component::build(root, &ComponentOptions::python())?;
+    let (wheels, site) = (place.join("wheels"), place.join("site"));
+    let built = build(root, &tools, &wheels, "dev", Some(&component))?;
+    ensure!(built.success, "the wheel cannot be built: {}", built.output);
+    let wheel = fs::read_dir(&wheels)?.next().context("maturin made no wheel")??.path();
+    let mut install = Command::new(&tools);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]);
+    install.arg(&site).arg(wheel).arg(TOOLS[1]);
+    let installed = finish(install)?;
+    ensure!(installed.success, "the wheel cannot be installed: {}", installed.output);
+    readme(&tools, place, &site.join(README))?;
+    Ok(Ok(site))
+}
+
+/// Places the README of the package that `agent_sandbox` replaces: a machine without network runs
+/// its quick start.
+fn readme(tools: &Path, place: &Path, readme: &Path) -> Result<()> {
+    let (wheels, unpacked) = (place.join("agent"), place.join("agent-unpacked"));
+    let mut download = Command::new(tools);
+    download.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    download.arg("--dest").arg(&wheels).arg(AGENT_PACKAGE);
+    let downloaded = finish(download)?;
+    ensure!(downloaded.success, "cannot get {AGENT_PACKAGE}: {}", downloaded.output);
+    let wheel = fs::read_dir(&wheels)?.next().context("pip got no wheel")??.path();
+    let mut unpack = Command::new(tools);
+    unpack.args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked);
+    let finished = finish(unpack)?;
+    ensure!(finished.success, "cannot unpack {AGENT_PACKAGE}: {}", finished.output);
+    let mut entries = fs::read_dir(&unpacked)?.flatten().map(|entry| entry.path());
+    let metadata = entries.find(|path| path.extension().is_some_and(|end| end == "dist-info"));
+    let metadata = metadata.context("the wheel has no metadata")?.join("METADATA");
+    fs::copy(&metadata, readme).with_context(|| format!("cannot copy {}", metadata.display()))?;
+    Ok(())
+}
+
+/// Builds the wheel, and refuses one for a newer glibc. With a component it has the WebAssembly
+/// wall, as released wheels do.
+fn build(
+    root: &Path,
+    tools: &Path,
+    wheels: &Path,
+    profile: &str,
+    component: Option<&Path>,
+) -> Result<Finished> {
     let mut build = Command::new(tools);
     build.args(["-m", "maturin", "build", "--quiet", "--profile", profile, "--strip", "--locked"]);
     build.args(["--compatibility", COMPATIBILITY, "--out"]).arg(wheels).current_dir(root);
+    if let Some(component) = component {
+        build.args(["--features", "hyperlight"]).env(component::EMBEDDED, component);
+    }
     finish(build)
 }
 
@@ -228,17 +322,22 @@ fn engine_can_start() -> std::result::Result<(), String> {
     {
         return Err(format!("{missing} is not installed"));
     }
-    let image = cache::folder().map(|folder| folder.join("docker/python-bookworm-1.tar"));
+    let image = cache::folder().map(|folder| folder.join("docker").join(IMAGE_FILE));
     match image.is_ok_and(|image| image.exists()) {
         true => Ok(()),
         false => Err("the suite docker has not made its image".to_owned()),
     }
 }
 
-/// The stubs describe the extension module.
+/// The stubs describe the extension module, and the types of the package what is there at run time.
 fn stubs(installed: &Path, place: &Path) -> Result<Finished> {
+    // The list of exported names takes those of the errors from their module, which types cannot
+    // follow.
+    let allowed = place.join("stubtest.txt");
+    fs::write(&allowed, "stockade.__all__\n")?;
     let mut stubtest = Command::new(installed);
-    stubtest.args(["-m", "mypy.stubtest", "stockade._stockade"]).current_dir(place);
+    stubtest.args(["-m", "mypy.stubtest", "stockade", "--allowlist"]).arg(&allowed);
+    stubtest.current_dir(place);
     finish(stubtest)
 }
 

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,8 @@ use crate::scratch::Scratch;
 pub(super) const NOBODY: u32 = 65_534;
 
 /// The name prefixes of folders that tests install into the cache: the Python clients of the
-/// network gate, and the MCP server of an example.
-const INSTALLED: [&str; 2] = ["clients-", "mcp-server-"];
+/// network gate, the MCP server of an example, the MCP client of PyPI, and packages for contexts.
+const INSTALLED: [&str; 4] = ["clients-", "mcp-server-", "mcp-client-", "packages-"];
 
 /// The `stockade` binary, test targets and examples; dropping it removes them.
 pub(super) struct Stage {
@@ -44,6 +44,7 @@ impl Stage {
         let place = scratch.path();
         let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
         copy_folder(&root.join("examples"), &place.join("examples"))?;
+        copy(&root.join("README.md"), &place.join("README.md"))?;
         copy_installed(&place.join("cache"))?;
         for target in targets {
             copy(&executable(&built.output, target)?, &place.join(target))?;
@@ -106,9 +107,13 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (source, copied) = (entry.path(), to.join(entry.file_name()));
-        match entry.file_type()?.is_dir() {
-            true => copy_folder(&source, &copied)?,
-            false => _ = copy(&source, &copied)?,
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy_folder(&source, &copied)?;
+        } else if kind.is_symlink() {
+            symlink(fs::read_link(&source)?, &copied)?;
+        } else {
+            copy(&source, &copied)?;
         }
     }
     Ok(())
