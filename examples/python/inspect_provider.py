@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import tempfile
 from typing import Literal, Optional, Union, overload
 
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate, use_tools
+from inspect_ai.tool import bash
 from inspect_ai.util import ExecResult, SandboxEnvironment, sandboxenv
 from inspect_ai.util._sandbox.environment import SandboxEnvironmentConfigType
 
@@ -75,17 +81,40 @@ class StockadeEnvironment(SandboxEnvironment):
         return await self._sandbox.files.read(file, format="bytes")
 
 
-async def main() -> None:
-    environments = await StockadeEnvironment.sample_init("task", None, {})
-    environment = environments["default"]
-    try:
-        await environment.write_file("numbers.txt", "1 2 3")
-        ended = await environment.exec(["sh", "-c", "tr ' ' + < numbers.txt"])
-        print(ended.success, ended.stdout)
-        print(await environment.read_file("numbers.txt"))
-    finally:
-        await StockadeEnvironment.sample_cleanup("task", None, environments, False)
+def task(policy: Optional[str] = None) -> Task:
+    """A question that takes a command in the sandbox to answer."""
+    sample = Sample(
+        input="What is the sum of the numbers in numbers.txt?",
+        target="6",
+        files={"numbers.txt": "1 2 3"},
+    )
+    return Task(
+        dataset=[sample],
+        solver=[use_tools(bash(timeout=20)), generate()],
+        scorer=includes(),
+        sandbox="stockade" if policy is None else ("stockade", policy),
+    )
+
+
+def main() -> None:
+    # A fake model: it calls the tool once and then answers.
+    command = {"command": "pwd; cat numbers.txt; echo; tr ' ' + < numbers.txt"}
+    outputs = [
+        ModelOutput.for_tool_call("mockllm/model", "bash", command),
+        ModelOutput.from_content("mockllm/model", "The sum is 6."),
+    ]
+    for output in outputs:
+        # Without it the model would download a tokenizer to count.
+        output.usage = ModelUsage()
+    model = get_model("mockllm/model", custom_outputs=outputs)
+    with tempfile.TemporaryDirectory() as logs:
+        (log,) = eval(task(), model=model, display="none", log_dir=logs)
+        assert log.status == "success" and log.samples and log.results, log.status
+        for message in log.samples[0].messages:
+            if message.role == "tool":
+                print(message.text)
+        print(log.results.scores[0].metrics["accuracy"].value)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

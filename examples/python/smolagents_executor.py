@@ -9,6 +9,14 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
+from smolagents import (  # type: ignore[import-untyped]
+    ChatMessage,
+    CodeAgent,
+    LogLevel,
+    MessageRole,
+    Model,
+    tool,
+)
 from smolagents.local_python_executor import (  # type: ignore[import-untyped]
     CodeOutput,
     PythonExecutor,
@@ -85,17 +93,45 @@ class SandboxExecutor(PythonExecutor):  # type: ignore[misc]
         self._sandbox.close()
 
 
-def main() -> None:
-    def weather(city: str) -> str:
-        """The weather of a city."""
-        return f"sunny in {city}"
+class FakeModel(Model):  # type: ignore[misc]
+    """Stands for a model: it answers with one step after the other."""
 
-    executor = SandboxExecutor({"weather": weather})
+    def __init__(self, steps: list[str]) -> None:
+        super().__init__(model_id="fake")
+        self._steps = iter(steps)
+
+    def generate(self, messages: list[ChatMessage], **options: Any) -> ChatMessage:
+        text = f"Thought: the next step.\n<code>\n{next(self._steps)}\n</code>"
+        return ChatMessage(role=MessageRole.ASSISTANT, content=text)
+
+
+def weather(city: str) -> str:
+    """The weather of a city.
+
+    Args:
+        city: The name of the city.
+    """
+    return f"sunny in {city}"
+
+
+def main() -> None:
+    steps = [
+        "import os\nx = 20\nprint(os.getcwd(), weather(city='Bern'))",
+        "x += 22\nfinal_answer(x)",
+    ]
+    agent = CodeAgent(
+        tools=[tool(weather)],
+        model=FakeModel(steps),
+        executor=SandboxExecutor({"weather": weather}),
+        verbosity_level=LogLevel.OFF,
+    )
     try:
-        print(executor("x = 20\nprint(weather(city='Bern'))").logs.strip())
-        print(executor("x += 22\nfinal_answer(x)").output)
+        answer = agent.run("How is the weather in Bern?")
+        for step in agent.memory.get_succinct_steps():
+            print(step.get("observations") or step.get("task"))
+        print(answer)
     finally:
-        executor.cleanup()
+        agent.cleanup()
 
 
 if __name__ == "__main__":
