@@ -76,7 +76,7 @@ impl AzureChoice {
     }
 }
 
-/// What dead processes left could not be deleted.
+/// Sandboxes that earlier Stockade processes left in Azure could not be deleted.
 #[derive(Debug)]
 pub struct SweepError {
     /// Why not.

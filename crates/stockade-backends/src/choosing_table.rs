@@ -178,7 +178,7 @@ fn choosing_page_has_the_table_that_the_code_makes() {
 }
 
 #[test]
-fn measured_rows_become_cells_and_others_name_their_command() {
+fn measured_rows_show_figures_and_others_the_command_to_measure() {
     let measured = serde_json::json!({ "rows": [{ "row": "wasm-new", "passes": [{ "sides": [
         { "name": "stockade", "median": 5.0 }, { "name": "bare", "median": 20.0 }
     ] }] }] });

@@ -8,7 +8,7 @@ use crate::provider_names;
 const HOSTS: [&str; 3] = ["## Debian and Ubuntu\n", "## macOS\n", "## Windows\n"];
 
 /// Rows besides those of the walls.
-const MORE: [&str; 5] = [
+const OTHER_INSTALLABLES: [&str; 5] = [
     "`docker` with runc",
     "`docker` with gVisor",
     "`docker` with Kata",
@@ -37,7 +37,7 @@ fn install_page_has_a_row_with_a_state_for_every_wall_on_every_kind_of_host() {
             assert!(state.starts_with("tested") || state.starts_with("not tested"), "{row:?}");
         }
         let walls = provider_names().into_iter().map(|name| format!("`{name}`"));
-        for wanted in walls.chain(MORE.map(str::to_owned)) {
+        for wanted in walls.chain(OTHER_INSTALLABLES.map(str::to_owned)) {
             let found = rows.iter().any(|row| row[0].contains(&wanted));
             assert!(found, "{heading} has no row for {wanted}");
         }

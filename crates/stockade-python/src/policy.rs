@@ -163,7 +163,7 @@ pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Pr
     })?;
     context.now = Some(now()?);
     for (field, value) in fields {
-        if held(&context, &field).is_some_and(|held| held != value) {
+        if caller_field(&context, &field).is_some_and(|held| held != value) {
             let why = format!("the field {} of the sandbox cannot be replaced", Printable(&field));
             return Err(Problem::invalid(why, "remove it from the context of the execution"));
         }
@@ -178,8 +178,8 @@ pub(crate) fn extended(mut context: Context, fields: &str) -> Result<Context, Pr
     Ok(context)
 }
 
-/// The value that a field of the caller has in a context.
-fn held(context: &Context, field: &str) -> Option<Value> {
+/// The value of a context field that only the caller sets, such as `agent_id`.
+fn caller_field(context: &Context, field: &str) -> Option<Value> {
     match field {
         "agent_id" => context.agent_id.clone().map(Value::String),
         "session_id" => context.session_id.clone().map(Value::String),

@@ -14,7 +14,7 @@ fn resets(ends: &mut Ends) -> Vec<[u8; 12]> {
 
 const RESET_FRAME: [u8; 12] = [0, 0, 0, 8, 0, 0, 0, 4, 0, 0, 0, 0];
 
-fn held() -> Ends {
+fn ends_holding_a_stream() -> Ends {
     let mut ends = Ends::default();
     ends.hold(STREAM);
     ends
@@ -58,13 +58,13 @@ fn inside_a_header_or_a_body_is_not_between_frames() {
 
 #[test]
 fn first_of_end_and_reset_is_recorded() {
-    let mut ends = held();
+    let mut ends = ends_holding_a_stream();
     ends.hear(header(0));
     assert_eq!(ends.heard(STREAM), None);
     ends.hear(header(Header::LAST));
     ends.hear(header(Header::RESET));
     assert_eq!(ends.heard(STREAM), Some(Heard::End));
-    let mut ends = held();
+    let mut ends = ends_holding_a_stream();
     ends.hear(header(Header::RESET));
     ends.hear(header(Header::LAST));
     assert_eq!(ends.heard(STREAM), Some(Heard::Reset));
@@ -72,7 +72,7 @@ fn first_of_end_and_reset_is_recorded() {
 
 #[test]
 fn no_reset_is_sent_after_both_sides_half_close() {
-    let mut ends = held();
+    let mut ends = ends_holding_a_stream();
     ends.say(header(Header::LAST));
     ends.hear(header(Header::LAST));
     ends.release(STREAM, true);
@@ -81,12 +81,12 @@ fn no_reset_is_sent_after_both_sides_half_close() {
 
 #[test]
 fn dropped_stream_resets_its_sender_after_the_half_close_passed() {
-    let mut early = held();
+    let mut early = ends_holding_a_stream();
     early.release(STREAM, true);
     assert!(resets(&mut early).is_empty(), "the end is still on its way");
     early.say(header(Header::LAST));
     assert_eq!(resets(&mut early), [RESET_FRAME]);
-    let mut late = held();
+    let mut late = ends_holding_a_stream();
     late.say(header(Header::LAST));
     late.release(STREAM, true);
     assert_eq!(resets(&mut late), [RESET_FRAME]);
@@ -94,7 +94,7 @@ fn dropped_stream_resets_its_sender_after_the_half_close_passed() {
 
 #[test]
 fn drop_after_the_peers_end_sends_a_reset() {
-    let mut ends = held();
+    let mut ends = ends_holding_a_stream();
     ends.hear(header(Header::LAST));
     ends.release(STREAM, false);
     assert_eq!(resets(&mut ends), [RESET_FRAME]);
@@ -102,7 +102,7 @@ fn drop_after_the_peers_end_sends_a_reset() {
 
 #[test]
 fn open_stream_is_reset_by_the_multiplexer_and_forgotten() {
-    let mut ends = held();
+    let mut ends = ends_holding_a_stream();
     ends.release(STREAM, false);
     assert!(resets(&mut ends).is_empty());
     assert!(ends.streams.is_empty());

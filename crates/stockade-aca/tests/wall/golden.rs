@@ -94,7 +94,7 @@ fn shape(request: &Logged) -> (String, Value) {
     (kind, shape)
 }
 
-/// A part of each request of a kind, with its value.
+/// The value at `pointer` in each logged request of a kind.
 fn values(log: &[Logged], kind: &str, pointer: &str) -> Vec<Value> {
     let of_kind = log.iter().filter(|it| shape(it).0 == kind);
     let part = |it: &Logged| it.to_json().pointer(pointer).cloned().unwrap_or_default();

@@ -252,7 +252,7 @@ fn content_that_ends_early_changes_nothing() {
         let broken = inside.files.write(&path("file"), how, Box::new(Broken(0))).await;
         assert_eq!(kind(broken), FileErrorKind::Incomplete);
         assert_eq!(inside.read("file").await.unwrap(), b"old");
-        // The guest removes the temporary file when it sees the end.
+        // The guest removes the temporary file when it sees that the stream has ended.
         let wait =
             "for i in $(seq 100); do [ $(ls -A | wc -l) = 1 ] && break; sleep 0.05; done; ls -A";
         assert_eq!(inside.shell(wait).await, "file\n");

@@ -25,7 +25,8 @@ impl Offered {
     /// Reads and checks the files. A tool name may occur only once.
     pub(crate) fn read(files: &[PathBuf], here: &Path) -> anyhow::Result<Offered> {
         load::refuse_shared_input(files.iter().map(PathBuf::as_path))?;
-        let texts = files.iter().map(|file| text(file, here)).collect::<Result<Vec<_>, _>>()?;
+        let texts =
+            files.iter().map(|file| read_file(file, here)).collect::<Result<Vec<_>, _>>()?;
         Offered::kept(&texts)
     }
 
@@ -81,7 +82,7 @@ impl Offered {
     }
 }
 
-fn text(file: &Path, here: &Path) -> anyhow::Result<Text> {
+fn read_file(file: &Path, working_directory: &Path) -> anyhow::Result<Text> {
     let text = load::tools(file)?;
     let name =
         if load::is_standard_input(file) { "standard input" } else { &*file.to_string_lossy() };
@@ -89,7 +90,7 @@ fn text(file: &Path, here: &Path) -> anyhow::Result<Text> {
     // directory.
     let has_place = !load::is_standard_input(file) && !load::is_descriptor(file);
     let above = file.parent().filter(|_| has_place).unwrap_or(Path::new(""));
-    Ok((name.to_owned(), here.join(above), text))
+    Ok((name.to_owned(), working_directory.join(above), text))
 }
 
 fn problem(error: &ToolsError) -> Problem {

@@ -205,7 +205,7 @@ fn groups() -> Vec<PathBuf> {
     found
 }
 
-/// Whether this host lets Stockade build a wall; see [`stockade_testing::walls_can_be_built`].
+/// Whether Stockade can isolate a program on this host; see [`stockade_testing::walls_can_be_built`].
 pub(crate) fn walls_can_be_built() -> bool {
     stockade_testing::walls_can_be_built(&binary())
 }
