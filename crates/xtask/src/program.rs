@@ -51,6 +51,25 @@ pub(crate) fn executable(messages: &str, target: &str) -> Result<PathBuf> {
     found.with_context(|| format!("cargo names no executable of {target}"))
 }
 
+/// The executable of a target of one package, from cargo's JSON messages: several packages have a
+/// test target `wall`. The unit tests of a library count if nothing else has the name.
+pub(crate) fn executable_of(messages: &str, package: &str, target: &str) -> Result<PathBuf> {
+    let found = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let manifest = Path::new(message["manifest_path"].as_str()?);
+        // Each package has the name of its folder.
+        let is_package = manifest.parent()?.file_name()? == package;
+        let is_wanted = is_package && message["target"]["name"] == target;
+        let path = message["executable"].as_str().filter(|_| is_wanted)?;
+        let is_library = message["target"]["kind"][0] == "lib";
+        Some((is_library, PathBuf::from(path)))
+    });
+    let found = found.min_by_key(|(is_library, _)| *is_library);
+    let (_, path) =
+        found.with_context(|| format!("cargo names no executable of {target} in {package}"))?;
+    Ok(path)
+}
+
 /// The first of these programs on `PATH`.
 pub(crate) fn on_path(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
@@ -94,5 +113,28 @@ warning: something
         assert_eq!(executable(messages, "run").unwrap(), Path::new("/t/run-1"));
         assert_eq!(executable(messages, "stockade").unwrap(), Path::new("/t/stockade"));
         assert!(executable(messages, "other").is_err());
+    }
+
+    #[test]
+    fn executable_is_that_of_the_named_package_and_a_library_is_the_last_choice() {
+        let line = |package: &str, name: &str, kind: &str, path: &str| {
+            format!(
+                "{{\"manifest_path\":\"/w/crates/{package}/Cargo.toml\",\"executable\":\"{path}\",\
+                 \"target\":{{\"name\":\"{name}\",\"kind\":[\"{kind}\"]}}}}\n"
+            )
+        };
+        let messages = [
+            line("stockade-aca", "wall", "test", "/t/wall-1"),
+            line("stockade-launcher", "wall", "test", "/t/wall-2"),
+            line("stockade", "stockade", "lib", "/t/unit-tests"),
+            line("stockade", "stockade", "bin", "/t/stockade"),
+            line("stockade-cgroup", "stockade_cgroup", "lib", "/t/cgroup-1"),
+        ];
+        let of = |package, target| executable_of(&messages.concat(), package, target);
+        assert_eq!(of("stockade-launcher", "wall").unwrap(), Path::new("/t/wall-2"));
+        assert_eq!(of("stockade", "stockade").unwrap(), Path::new("/t/stockade"));
+        let library = of("stockade-cgroup", "stockade_cgroup").unwrap();
+        assert_eq!(library, Path::new("/t/cgroup-1"));
+        assert!(of("stockade", "wall").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! The checks that cargo itself offers: format, lints, tests.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::Result;
 
@@ -23,13 +24,22 @@ pub(crate) fn lints(root: &Path) -> Result<Outcome> {
     run(root, &arguments, "no warning from clippy")
 }
 
+/// `cargo test` for the packages of the ordinary suites. Every suite builds its tests with these
+/// words and chooses targets: for other packages cargo chooses other features, and builds the
+/// dependencies again.
+pub(super) fn test_command(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace"]).args(LEFT_OUT).arg("--locked");
+    command
+}
+
 /// The variable with proptest's seed.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Every test of the workspace, documentation examples included.
 pub(crate) fn tests(root: &Path) -> Result<Outcome> {
-    let mut command = cargo(root);
-    command.args(["test", "--workspace"]).args(LEFT_OUT).args(["--locked", "--no-fail-fast"]);
+    let mut command = test_command(root);
+    command.arg("--no-fail-fast");
     // A fixed seed, so that a failure is caused by the change under test. A plain `cargo test`
     // draws new random cases.
     if std::env::var_os(PROPERTY_SEED).is_none() {

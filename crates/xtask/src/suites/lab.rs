@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cargo::{count_tests, failed_tests};
+use super::cargo::{count_tests, failed_tests, test_command};
 use crate::lab::{self, Job, Kernel, Size};
-use crate::program::{cargo, executable, finish};
+use crate::program::{executable_of, finish};
 use crate::suite::Outcome;
 
 /// One machine, and the tests that run in it.
@@ -226,22 +226,31 @@ fn environment(round: &Round) -> Vec<String> {
     ]
 }
 
+/// The test targets that the rounds name, with their packages.
+const TARGETS: [(&str, &str); 7] = [
+    ("stockade", "run"),
+    ("stockade", "commands"),
+    ("stockade", "doctor"),
+    ("stockade", "faults"),
+    ("stockade-launcher", "wall"),
+    ("stockade-cgroup", "stockade_cgroup"),
+    ("stockade-native", "stockade_native"),
+];
+
 /// The command line, the tests as the suite `tests` built them, and the programs that the tests
 /// start, at the paths where they look for them.
 fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = lab::ours(root)?;
     let (stockade, _) = files.first().context("the command line is the first file")?.clone();
-    let mut build = cargo(root);
-    build.args(["test", "--workspace", "--locked", "--no-run", "--message-format=json"]);
+    let mut build = test_command(root);
+    build.args(["--no-run", "--message-format=json"]);
     let built = finish(build)?;
     ensure!(built.success, "the tests do not build\n{}", built.output);
-    for target in
-        ["run", "commands", "doctor", "faults", "wall", "stockade_cgroup", "stockade_native"]
-    {
-        let from = executable(&built.output, target)?;
+    for (package, target) in TARGETS {
+        let from = executable_of(&built.output, package, target)?;
         files.push((from, format!("{TESTS}/{target}")));
     }
-    let tests = executable(&built.output, "run")?;
+    let tests = executable_of(&built.output, "stockade", "run")?;
     let profile = tests.ancestors().nth(2).context("tests lie two folders below their profile")?;
     let launch = fs::canonicalize(profile.join("stockade-launch"))?;
     for (from, name) in [(stockade, "stockade"), (launch, "stockade-launch")] {

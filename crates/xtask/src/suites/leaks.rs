@@ -4,7 +4,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::program::{cargo, finish};
+use super::cargo::test_command;
+use crate::program::finish;
 use crate::suite::Outcome;
 
 /// The prefix of the line that a skipped test prints.
@@ -12,8 +13,8 @@ const SKIPPED: &str = "run tests: skipped for want of ";
 
 /// The leftover tests with all their rounds; the suite `tests` runs fewer.
 pub(crate) fn run(root: &Path) -> Result<Outcome> {
-    let mut command = cargo(root);
-    command.args(["test", "--package", "stockade", "--test", "leaks", "--locked", "--quiet"]);
+    let mut command = test_command(root);
+    command.args(["--test", "leaks", "--quiet"]);
     command.env("STOCKADE_LONG", "1");
     let finished = finish(command)?;
     Ok(judge(finished.success, &finished.output))

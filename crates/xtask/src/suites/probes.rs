@@ -8,7 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::program::{Finished, cargo, executable, finish};
+use super::cargo::test_command;
+use crate::program::{Finished, cargo, executable, executable_of, finish};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
 
@@ -84,7 +85,7 @@ pub(super) fn prepare(root: &Path) -> Result<Result<Built, String>> {
     if fs::metadata("/proc/self").context("cannot tell who runs this")?.uid() != 0 {
         return Ok(Err("the controls need root".to_owned()));
     }
-    let stockade = build(root, "stockade", &["--package", "stockade"], None)?;
+    let stockade = ordinary(root)?;
     let mut trial = Command::new(&stockade);
     trial.args(["run", "--", "true"]);
     let trial = finish(trial)?;
@@ -101,6 +102,15 @@ pub(super) fn prepare(root: &Path) -> Result<Result<Built, String>> {
         ["--package", "stockade-conformance", "--bin", "stockade-probe", "--target", &target];
     let probe = build(root, "stockade-probe", &probe, Some("probe"))?;
     Ok(Ok(Built { harness, stockade, weakened, probe }))
+}
+
+/// The command line as the suite `tests` built it.
+fn ordinary(root: &Path) -> Result<PathBuf> {
+    let mut command = test_command(root);
+    command.args(["--quiet", "--no-run", "--message-format=json", "--test", "run"]);
+    let built = finish(command)?;
+    ensure!(built.success, "stockade does not build\n{}", built.output);
+    executable_of(&built.output, "stockade", "stockade")
 }
 
 /// Builds one executable, in a subfolder of the target folder if one is given. The probe is static,

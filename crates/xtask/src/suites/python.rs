@@ -10,9 +10,10 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use stockade_testing::engine::IMAGE_FILE;
 
+use super::cargo::test_command;
 use crate::cache;
 use crate::component::{self, ComponentOptions};
-use crate::program::{Finished, cargo, executable, finish, on_path};
+use crate::program::{Finished, executable_of, finish, on_path};
 use crate::scratch::Scratch;
 use crate::suite::Outcome;
 use crate::suites::qemu;
@@ -140,12 +141,12 @@ fn check(root: &Path, name: &str, packages: &[&str], marked: &str) -> Result<Out
 
 /// What stands in for Azure.
 fn azure_double(root: &Path) -> Result<PathBuf> {
-    let mut build = cargo(root);
-    build.args(["build", "--quiet", "--locked", "--message-format=json"]);
-    build.args(["-p", "stockade-azure-double"]);
+    let mut build = test_command(root);
+    // Its own tests have the executable built.
+    build.args(["--quiet", "--no-run", "--message-format=json", "--test", "executable"]);
     let built = finish(build)?;
     ensure!(built.success, "the double of Azure does not build\n{}", built.output);
-    executable(&built.output, "stockade-azure-double")
+    executable_of(&built.output, "stockade-azure-double", "stockade-azure-double")
 }
 
 /// A virtual environment with the tools, from the cache. The inner error is why it cannot be made.

@@ -9,8 +9,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use super::cargo::test_command;
 use crate::cache;
-use crate::program::{cargo, executable, finish};
+use crate::program::{executable_of, finish};
 use crate::scratch::Scratch;
 
 /// The user and group `nobody`, which own no files.
@@ -27,27 +28,30 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Builds test targets of packages and copies everything.
+    /// Builds test targets and copies everything. The first of the packages with a target has it.
     pub(super) fn new(
         root: &Path,
         name: &str,
         packages: &[&str],
         targets: &[&str],
     ) -> Result<Stage> {
-        let mut build = cargo(root);
-        build.args(["test", "--quiet", "--locked", "--no-run", "--message-format=json"]);
-        build.args(packages.iter().flat_map(|package| ["--package", package]));
+        let mut build = test_command(root);
+        build.args(["--quiet", "--no-run", "--message-format=json"]);
         build.args(targets.iter().flat_map(|target| ["--test", target]));
         let built = finish(build)?;
         ensure!(built.success, "the tests do not build\n{}", built.output);
         let scratch = Scratch::new(name)?;
         let place = scratch.path();
-        let stockade = copy(&executable(&built.output, "stockade")?, &place.join("stockade"))?;
+        let binary = executable_of(&built.output, "stockade", "stockade")?;
+        let stockade = copy(&binary, &place.join("stockade"))?;
         copy_folder(&root.join("examples"), &place.join("examples"))?;
         copy(&root.join("README.md"), &place.join("README.md"))?;
         copy_installed(&place.join("cache"))?;
         for target in targets {
-            copy(&executable(&built.output, target)?, &place.join(target))?;
+            let built =
+                packages.iter().find_map(|it| executable_of(&built.output, it, target).ok());
+            let built = built.with_context(|| format!("no package has a test target {target}"))?;
+            copy(&built, &place.join(target))?;
         }
         let home = place.join("home");
         fs::create_dir(&home)?;
