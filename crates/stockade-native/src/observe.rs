@@ -24,7 +24,7 @@ use crate::reduced::ScratchDirectory;
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The same while no program runs: then only an interpreter that waits for code uses anything.
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+const IDLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Every so many measurements include the scratch directory, which takes longer to add up.
 const DIRECTORY_LOOKS: u32 = 5;

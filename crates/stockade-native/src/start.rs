@@ -1,12 +1,12 @@
 //! Starts a sandbox of the native or the reduced wall.
 //!
 //! ```text
-//! Inputs ── plan ──▶ Prepared ── launcher started, plan sent ──▶ Wall ── watched ──▶ NativeSandbox
-//!                        └── a step is refused, or dropped: the launcher releases everything
+//! launcher started ── Inputs, plan ──▶ Prepared ── plan sent ──▶ Wall ── watched ──▶ NativeSandbox
+//!        └── nothing to send          └── a step is refused, or dropped: the launcher releases everything
 //! ```
-//! A provider first plans everything and allocates all resources; none of it runs. Then the
-//! launcher receives the plan as one message, and the sandbox exists when the guest is ready inside
-//! the finished wall.
+//! The launcher starts and waits. A provider plans everything and allocates all resources; none of
+//! it runs. Then the launcher receives the plan as one message, and the sandbox exists when the
+//! guest is ready inside the finished wall.
 
 mod control;
 mod deadline;
@@ -115,11 +115,13 @@ where
     F: FnOnce() -> Result<Prepared, StartError> + Send + 'static,
 {
     let launch = || {
-        let prepared = prepare()?;
         let sockets = || StartError::prepare("make the sockets of a sandbox");
         let (control, launchers_end) = UnixStream::pair().map_err(sockets())?;
         let (stream, guests_end) = UnixStream::pair().map_err(sockets())?;
+        // Its executable is loaded while this thread prepares. Without a plan it does nothing, and
+        // it ends when the control socket closes.
         let launcher = Launcher::start(launchers_end, guests_end)?;
+        let prepared = prepare()?;
         Ok::<_, StartError>((prepared, launcher, control, stream))
     };
     let (mut prepared, launcher, control, stream) = in_turn(launch).await?;
