@@ -159,7 +159,9 @@ impl Unpacking<'_> {
         match kind {
             EntryKind::Special => Some(Refusal::Special),
             EntryKind::Link { target } if self.links == Links::Below => {
-                (!stays(target, components.saturating_sub(1))).then_some(Refusal::Link)
+                // A renamed tree is the target, not the directory that it is in.
+                let above = if matches!(self.rename, Rename::To(_)) { 2 } else { 1 };
+                (!stays(target, components.saturating_sub(above))).then_some(Refusal::Link)
             }
             _ => None,
         }

@@ -231,3 +231,28 @@ fn directory_that_is_swapped_for_a_link_never_leads_out() {
     assert_eq!(fs::read(outside.join("canary")).unwrap(), b"safe");
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
 }
+
+#[test]
+fn link_in_a_renamed_tree_does_not_lead_next_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    fs::create_dir_all(from.join("deep")).unwrap();
+    fs::create_dir(&to).unwrap();
+    fs::write(from.join("inside"), "inside").unwrap();
+    for (name, target) in [
+        ("next", "../secret"),
+        ("above", ".."),
+        ("deep/next", "../../secret"),
+        ("deep/inside", "../inside"),
+    ] {
+        symlink(target, from.join(name)).unwrap();
+    }
+    let mut packed = Vec::new();
+    let parent = fs::File::open(folder.path()).unwrap();
+    pack(parent.as_fd(), b"from", b"from", &mut packed).unwrap();
+    fs::write(to.join("secret"), "of the host").unwrap();
+    let unpacked = renamed(&to, &packed, Rename::To(b"copy".to_vec())).unwrap();
+    assert_eq!(unpacked.left_out, 3, "{unpacked:?}");
+    assert_eq!(fs::read(to.join("copy/deep/inside")).unwrap(), b"inside");
+    assert!(fs::symlink_metadata(to.join("copy/next")).is_err());
+}

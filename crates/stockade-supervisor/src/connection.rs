@@ -343,28 +343,54 @@ fn is_gone(reader: &OwnedReadHalf) -> bool {
 
 async fn logs(mut stream: UnixStream, execution: Option<u64>, follow: bool, shared: &Arc<Shared>) {
     let (mut frames, kept) = shared.hub.log(execution);
+    if let Some(number) = execution
+        && kept.is_empty()
+        && !shared.executions.views().iter().any(|view| view.execution == number)
+    {
+        let _ = write_frame(&mut stream, &Frame::Reply(not_known(number))).await;
+        return;
+    }
     for frame in kept {
         if write_frame(&mut stream, &frame).await.is_err() {
             return;
         }
     }
-    if follow && !follow_log(&mut stream, &mut frames, shared).await {
+    let end = ended(execution, shared);
+    if follow && !follow_log(&mut stream, &mut frames, shared, end).await {
         return;
     }
     let _ = write_frame(&mut stream, &Frame::Reply(Reply::Done)).await;
 }
 
-/// Sends output as it comes until the session ends. Returns whether the client is still there.
+/// Resolves when the program has ended, or never if the whole session is followed.
+fn ended(execution: Option<u64>, shared: &Shared) -> impl Future<Output = ()> + use<> {
+    let running = execution.map(|number| shared.executions.running(number));
+    async move {
+        match running {
+            None => std::future::pending().await,
+            // It has ended already.
+            Some(None) => {}
+            // Fails if the task that follows the program is gone.
+            Some(Some(mut running)) => _ = running.end.wait_for(Option::is_some).await,
+        }
+    }
+}
+
+/// Sends output as it comes until `end` resolves or the session ends. Returns whether the client is
+/// still there.
 async fn follow_log(
     stream: &mut UnixStream,
     frames: &mut mpsc::Receiver<Frame>,
     shared: &Shared,
+    end: impl Future<Output = ()>,
 ) -> bool {
     let (mut reader, mut writer) = stream.split();
     let mut ending = shared.ending.subscribe();
+    let mut end = std::pin::pin!(end);
     loop {
         let frame = tokio::select! {
             Some(frame) = frames.recv() => frame,
+            () = &mut end => break,
             _ = ending.wait_for(|ending| *ending) => break,
             _ = read_frame(&mut reader) => return false,
         };
@@ -372,7 +398,7 @@ async fn follow_log(
             return false;
         }
     }
-    // What came before the end of the session.
+    // What came before the end.
     while let Ok(frame) = frames.try_recv() {
         if write_frame(&mut writer, &frame).await.is_err() {
             return false;
@@ -496,6 +522,14 @@ fn not_running(execution: u64) -> Reply {
     Reply::Failed(Failure {
         message: format!("execution {execution} does not run"),
         remedy: "list the programs with `stockade ps`".to_owned(),
+    })
+}
+
+/// A number that no program of the session has, or that is forgotten.
+fn not_known(execution: u64) -> Reply {
+    Reply::Failed(Failure {
+        message: format!("the session has no execution {execution}"),
+        remedy: "list its executions with `stockade ps`".to_owned(),
     })
 }
 

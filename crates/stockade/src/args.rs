@@ -141,8 +141,12 @@ impl Cli {
         };
         // The full parser prints errors and help.
         let mut cli = quick.or_else(|_| Cli::try_parse_from(&arguments))?;
-        if let Command::Run(args) = &mut cli.command {
-            args.short = cli.json == Some(JsonForm::Short);
+        let is_short = cli.json == Some(JsonForm::Short);
+        match &mut cli.command {
+            Command::Run(args) => args.short = is_short,
+            Command::Exec(args) => args.program.short = is_short,
+            Command::Code(args) => args.program.short = is_short,
+            _ => {}
         }
         Ok(cli)
     }

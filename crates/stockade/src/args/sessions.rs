@@ -140,6 +140,9 @@ pub(crate) struct ProgramArgs {
     /// Let escape sequences through to a terminal.
     #[arg(long)]
     pub(crate) raw: bool,
+    /// Whether the report in JSON omits the plan.
+    #[arg(skip)]
+    pub(crate) short: bool,
 }
 
 #[derive(Args)]

@@ -37,6 +37,11 @@ impl Input {
         }
     }
 
+    /// An input that has ended.
+    pub(crate) fn empty() -> Input {
+        Input::new(Box::new(io::empty()))
+    }
+
     /// A stream that `from` reads.
     pub(crate) fn new(from: Box<dyn Read + Send>) -> Input {
         Input { from: Some(from), chunks: None, chunk: io::Cursor::default() }

@@ -192,7 +192,9 @@ pub(super) async fn follow(
         // The supervisor was killed, and its sandbox with it.
         Err(Stopped::Lost(FrameError::Closed | FrameError::Connection { .. })) => {
             let outcome = Outcome::EngineLost;
-            let report = json!({ "outcome": outcome.as_str(), "exit_code": null });
+            let report = json!({
+                "outcome": outcome.as_str(), "exit_code": null, "signal": null, "limit": null,
+            });
             Ok(Ended { code: outcome.cli_code(), report, sink, results: shown })
         }
         Err(Stopped::Lost(error)) => Err(client::lost(name, &error).into()),

@@ -39,6 +39,8 @@ struct Manner {
     output: Output,
     escapes: Escapes,
     is_quiet: bool,
+    /// Whether the report in JSON omits the plan.
+    is_short: bool,
     has_input: bool,
     has_terminal: bool,
 }
@@ -104,6 +106,7 @@ pub(crate) fn shell(args: &ShellArgs, output: Output) -> anyhow::Result<u8> {
         timeout: None,
         quiet: false,
         raw: true,
+        short: false,
     };
     let manner = Manner { has_input: true, has_terminal: true, ..manner(&program, output) };
     let runtime = client::runtime()?;
@@ -150,7 +153,14 @@ pub(crate) fn attach(args: &AttachArgs, output: Output) -> anyhow::Result<u8> {
 fn of_attach(args: &AttachArgs, output: Output, has_terminal: bool) -> Manner {
     let is_raw = args.raw || (has_terminal && stdin().is_terminal());
     let escapes = if is_raw { Escapes::Raw } else { Escapes::Shown };
-    Manner { output, escapes, is_quiet: false, has_input: !args.no_stdin, has_terminal }
+    Manner {
+        output,
+        escapes,
+        is_quiet: false,
+        is_short: false,
+        has_input: !args.no_stdin,
+        has_terminal,
+    }
 }
 
 /// Refuses a terminal where there is no terminal to show it on.
@@ -168,7 +178,14 @@ fn check_terminal(output: Output, has_input: bool) -> Result<(), Problem> {
 
 fn manner(args: &ProgramArgs, output: Output) -> Manner {
     let escapes = if args.raw { Escapes::Raw } else { Escapes::Shown };
-    Manner { output, escapes, is_quiet: args.quiet, has_input: false, has_terminal: false }
+    Manner {
+        output,
+        escapes,
+        is_quiet: args.quiet,
+        is_short: args.short,
+        has_input: false,
+        has_terminal: false,
+    }
 }
 
 fn params(
@@ -291,7 +308,7 @@ async fn converse(
         Output::Text if manner.has_terminal && stdin().is_terminal() => Sink::live(Escapes::Raw),
         Output::Text => Sink::live(manner.escapes),
     };
-    let input = manner.has_input.then(Input::stdin).flatten();
+    let input = manner.has_input.then(|| Input::stdin().unwrap_or_else(Input::empty));
     let raw = match manner.has_terminal && manner.has_input {
         true => RawTerminal::of_input()?,
         false => None,
@@ -316,6 +333,9 @@ fn finish(ended: Ended, manner: Manner) -> anyhow::Result<u8> {
             // Only a call of a context has them.
             if let (Some(report), true) = (report.as_object_mut(), is_call) {
                 report.insert("results".to_owned(), json!(results));
+            }
+            if manner.is_short {
+                report.as_object_mut().and_then(|report| report.remove("isolation"));
             }
             render::json(&report)?;
         }

@@ -47,6 +47,9 @@ fn done(args: &ApplyArgs) -> anyhow::Result<Applied> {
     let contents = look.contents()?;
     let (old, new) = (View::empty(base.as_ref()), view(&contents, number, base.as_ref())?);
     let found = changes(&old, &new).map_err(|error| problem(&error))?;
+    let changed: Vec<&[u8]> = found.iter().map(|change| &*change.path).collect();
+    refuse_unchanged("--only", &only, &changed)?;
+    refuse_unchanged("--accept", &accepted, &changed)?;
     let before = look.store.applied(&look.checkpoint, &to).map_err(|error| problem(&error))?;
     let request = ApplyRequest {
         target: &target,
@@ -63,6 +66,17 @@ fn done(args: &ApplyArgs) -> anyhow::Result<Applied> {
         kept.map_err(|error| problem(&error))?;
     }
     Ok(done)
+}
+
+/// Refuses a path at or below which nothing changed: it is a mistake, and would apply nothing.
+fn refuse_unchanged(flag: &str, named: &[Vec<u8>], changed: &[&[u8]]) -> Result<(), Problem> {
+    let is_at = |change: &[u8], named: &[u8]| {
+        change.strip_prefix(named).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    };
+    let lone = named.iter().find(|named| !changed.iter().any(|change| is_at(change, named)));
+    let Some(lone) = lone else { return Ok(()) };
+    let message = format!("{flag} {}: nothing changed there", lone.escape_ascii());
+    Err(Problem::new(message, "name a path as `stockade diff` prints it"))
 }
 
 /// Paths in the workspace, as a person writes them.

@@ -80,6 +80,11 @@ pub(crate) fn each(
     Ok(())
 }
 
+/// Whether git refuses a path in a patch: one of its own directory, in any case.
+fn is_gits(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git"))
+}
+
 fn is_special(entry: &TreeEntry) -> bool {
     matches!(entry.kind, EntryKind::Special(_) | EntryKind::Other)
 }
@@ -113,10 +118,16 @@ fn entry(entry: &TreeEntry) -> Value {
 fn print(change: &Change, patch: &Patch, prefix: &str, is_raw: bool) -> anyhow::Result<()> {
     if is_raw {
         // No reader of patches takes these; one of them would make it refuse the rest.
-        if patch.is_binary || [&change.old, &change.new].into_iter().flatten().any(is_special) {
+        let left = if [&change.old, &change.new].into_iter().flatten().any(is_special) {
+            Some("it is no file, directory or link; `stockade apply` refuses it")
+        } else if is_gits(&change.path) {
+            Some("git refuses paths of its own directory; `stockade apply` takes it")
+        } else {
+            patch.is_binary.then_some("it is no text; `stockade apply` takes it")
+        };
+        if let Some(why) = left {
             let name = String::from_utf8_lossy(&change.path).escape_debug().to_string();
-            let left = "not in the patch, because it is no text";
-            render::talk(&format!("{prefix}{name}: {left}; `stockade apply` takes it\n"));
+            render::talk(&format!("{prefix}{name}: not in the patch, because {why}\n"));
             return Ok(());
         }
         return render::data(&patch.text);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use stockade_testing::image::{Image, Layer};
 use stockade_testing::{Run, Scratch, engine, finish, wait_for};
 
-use crate::support::{docker, forget, named, skipped, stockade, tests};
+use crate::support::{directory, docker, named, skipped, stockade, tests};
 
 tests![image_is_downloaded_only_if_the_caller_says_so];
 
@@ -80,6 +80,20 @@ fn push(name: &str) {
     docker(&["push", "--quiet", name]);
 }
 
+/// Removes images of these tests alone. Containers of ended sandboxes may still use them, and the
+/// engine then takes only their names.
+fn remove(images: &[&str]) {
+    let client = |words: &[&str]| finish(engine::client(&directory()).args(words));
+    let id = |image: &str| client(&["image", "inspect", "--format", "{{.Id}}", image]);
+    let ids: Vec<String> = images.iter().map(|image| id(image).text().trim().to_owned()).collect();
+    wait_for("the images are removed", || {
+        for image in &ids {
+            client(&["rmi", "--force", image]);
+        }
+        ids.iter().all(|image| id(image).code != 0).then_some(())
+    });
+}
+
 fn run(state: &Path, runtime: &str, flags: &[&str]) -> Run {
     let mut command = stockade();
     command.env("XDG_STATE_HOME", state);
@@ -97,7 +111,7 @@ fn image_is_downloaded_only_if_the_caller_says_so(runtime: &'static str) {
     let [first, second] = texts.each_ref().map(String::as_str);
     let one = load(name, first);
     push(name);
-    forget(&[name]);
+    remove(&[name]);
     for flags in [&["--image", name][..], &["--image", name, "--pull", "never"]] {
         let refused = run(state.path(), runtime, flags);
         assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{refused:?}");
@@ -126,10 +140,10 @@ fn image_is_downloaded_only_if_the_caller_says_so(runtime: &'static str) {
     // A digest of the registry names the image that it always named.
     let digests = docker(&["inspect", "--format", "{{join .RepoDigests \"\\n\"}}", &one]);
     let digest = digests.iter().find(|it| it.contains('@')).expect("a pushed image has a digest");
-    forget(&[&one]);
+    remove(&[&one]);
     let by_digest = run(state.path(), runtime, &["--image", digest, "--pull", "missing"]);
     assert_eq!(by_digest.text(), first, "{by_digest:?}");
-    forget(&[&one, &two]);
+    remove(&[&one, &two]);
 }
 
 /// The image in the latest record.
@@ -158,7 +172,7 @@ fn failed_download_is_an_error_and_never_an_older_image() {
     let refused = run(state.path(), "runc", &["--image", &name, "--pull", "always"]);
     assert_eq!(refused.code, 125, "{refused:?}");
     assert!(refused.stderr.contains(&expected), "{refused:?}");
-    forget(&[&name]);
+    remove(&[&name]);
     // The base of the hardened image is downloaded under the same rule.
     let mut command = stockade();
     command.args(["image", "build", "--hardened", "--name", "own:3", "--base", &name]);

@@ -53,9 +53,11 @@ fn diff_looks_like_that_of_git_and_applies_with_git() {
     assert_eq!(of("way")["new"]["target"], "src");
     assert_eq!(of("picture")["binary"], true);
     // As a patch, for a tool that reads those.
-    assert_eq!(sessions.sh("work", "rm picture; cp /dev/null picture; rm escape").code, 0);
+    let script = "rm picture; cp /dev/null picture; rm escape; mkdir .git; echo x > .git/HEAD";
+    assert_eq!(sessions.sh("work", script).code, 0);
     let run = sessions.run(&["diff", "work", "--patch"]);
     assert!(run.code == 0 && run.stderr.contains("picture: not in the patch"), "{run:?}");
+    assert!(run.stderr.contains(".git/HEAD: not in the patch, because git"), "{run:?}");
     let patch = run.stdout;
     if std::process::Command::new("git").arg("--version").output().is_ok() {
         fs::write(sessions.place.path().join("patch"), &patch).unwrap();
@@ -219,4 +221,18 @@ fn run_that_is_kept_can_be_looked_at_forked_and_applied() {
     assert_eq!(report["outcome"], "timed_out");
     let late = sessions.text(&["fork", "run", "--from", "late"]);
     assert_eq!(sessions.sh(late.trim(), "cat x").stdout, "x\n");
+}
+
+#[test]
+fn path_without_a_change_is_refused_and_nothing_is_applied() {
+    let Some(sessions) = Sessions::new() else { return };
+    let project = project(&sessions);
+    assert_eq!(sessions.sh("work", "echo new > src/new").code, 0);
+    for flag in ["--only", "--accept"] {
+        let words = ["apply", "work", flag, "src/nwe"];
+        sessions.refused(&words, "src/nwe: nothing changed there", "stockade diff");
+    }
+    assert!(!project.join("src/new").exists());
+    assert_eq!(sessions.run(&["apply", "work", "--only", "/workspace/src"]).code, 0);
+    assert_eq!(fs::read_to_string(project.join("src/new")).unwrap(), "new\n");
 }

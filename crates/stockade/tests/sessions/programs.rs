@@ -1,5 +1,7 @@
 //! Programs of a session: flags, code, outcomes, records.
 
+use std::process::Stdio;
+
 use serde_json::json;
 
 use crate::support::{Sessions, finish_with};
@@ -39,6 +41,45 @@ fn code_runs_from_a_file_and_from_standard_input() {
     let words = ["code", "one", "--language", "python", "-"];
     let run = finish_with(sessions.command(&words), long.as_bytes());
     assert_eq!(run.text(), format!("{}\n", 3 << 20));
+}
+
+#[test]
+fn code_of_one_name_runs_with_other_arguments_each_time() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let file =
+        sessions.place.file("arg.py", "import os, sys\nprint(sys.argv[1:], os.getenv('A'))\n");
+    // From the second on, an interpreter waits for code with the words of the one before.
+    for argument in ["x", "a", "b", "b", "c"] {
+        let printed = sessions.text(&["code", "one", &file, argument]);
+        assert_eq!(printed, format!("['{argument}'] None\n"));
+    }
+    for (flags, value) in [(&["-e", "A=1"][..], "1"), (&[], "None"), (&["-e", "A=2"], "2")] {
+        let words = [&["code"][..], flags, &["one", &file]].concat();
+        assert_eq!(sessions.text(&words), format!("[] {value}\n"));
+    }
+}
+
+#[test]
+fn input_without_bytes_ends() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let file = sessions.place.file("read.py", "import sys\nprint(repr(sys.stdin.read()))\n");
+    let words = ["exec", "--timeout", "20s", "-i", "one", "--", "cat"];
+    let mut command = sessions.command(&words);
+    assert_eq!(stockade_testing::finish(command.stdin(Stdio::null())).text(), "");
+    let mut command = sessions.command(&["code", "--timeout", "20s", "-i", "one", &file]);
+    assert_eq!(stockade_testing::finish(command.stdin(Stdio::null())).text(), "''\n");
+}
+
+#[test]
+fn short_report_of_an_execution_omits_the_plan() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let whole = sessions.json(&["exec", "one", "--", "true"]);
+    assert!(whole["isolation"].is_object(), "{whole}");
+    let short = sessions.run(&["--json=short", "exec", "one", "--", "true"]).json();
+    assert_eq!((&short["outcome"], short.get("isolation")), (&whole["outcome"], None));
 }
 
 #[test]

@@ -157,3 +157,18 @@ fn followed_log_ends_with_the_session() {
     let run = stockade_testing::ended(follower);
     assert_eq!((run.code, run.stdout.as_str()), (0, "first\nsecond\n"), "{}", run.stderr);
 }
+
+#[test]
+fn followed_log_of_a_program_ends_with_it_and_unknown_programs_are_named() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let script = "echo first; while [ ! -e go ]; do sleep 0.05; done; echo second";
+    let number = sessions.text(&["exec", "-d", "one", "--", "sh", "-c", script]);
+    let follower = sessions.start(&["logs", "-f", "one", number.trim()]);
+    assert_eq!(sessions.sh("one", "echo of another; touch go").code, 0);
+    let run = stockade_testing::ended(follower);
+    assert_eq!((run.code, run.stdout.as_str()), (0, "first\nsecond\n"), "{}", run.stderr);
+    // The same once it has ended.
+    assert_eq!(sessions.text(&["logs", "-f", "one", number.trim()]), "first\nsecond\n");
+    sessions.refused(&["logs", "one", "999"], "the session has no execution 999", "stockade ps");
+}
