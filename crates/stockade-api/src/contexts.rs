@@ -55,6 +55,9 @@ pub struct CreateContextParams {
     pub working_directory: Option<String>,
     /// Variables, in addition to those of the session.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the client passes them to
+    /// this context knowingly.
+    pub credentials: Vec<String>,
 }
 
 /// One call.
@@ -67,6 +70,9 @@ pub struct RunInContextParams {
     pub language: String,
     /// Variables during this call.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the client passes them to
+    /// this call knowingly.
+    pub credentials: Vec<String>,
     /// How long it may run, if that is less than the policy allows.
     pub timeout_ms: Option<u64>,
 }

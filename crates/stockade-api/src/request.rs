@@ -87,6 +87,9 @@ pub struct ExecuteParams {
     pub program: ProgramParams,
     /// Variables, in addition to those of the session.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the client passes them to
+    /// this program knowingly.
+    pub credentials: Vec<String>,
     /// Where it starts; `None` is the workspace.
     pub working_directory: Option<String>,
     /// How long it may run, if that is less than the policy allows.

@@ -38,13 +38,21 @@ pub struct ContextRequest {
     pub working_directory: Option<String>,
     /// The caller's variables, in addition to those of the session and of the policy.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the caller passes them to
+    /// this context knowingly.
+    pub credentials: Vec<String>,
 }
 
 impl ContextRequest {
     /// A context for Python in the workspace.
     pub fn python(name: Option<ContextName>) -> ContextRequest {
-        let (working_directory, environment) = (None, Vec::new());
-        ContextRequest { name, language: PYTHON.to_owned(), working_directory, environment }
+        ContextRequest {
+            name,
+            language: PYTHON.to_owned(),
+            working_directory: None,
+            environment: Vec::new(),
+            credentials: Vec::new(),
+        }
     }
 }
 
@@ -60,6 +68,9 @@ pub struct ContextCall {
     pub code: Vec<u8>,
     /// Variables during the call.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the caller passes them to
+    /// this call knowingly.
+    pub credentials: Vec<String>,
     /// How long it may run, if that is less than the policy allows.
     pub timeout: Option<Duration>,
     /// The context of rules for the code; `None` is that of the session.
@@ -69,8 +80,14 @@ pub struct ContextCall {
 impl ContextCall {
     /// Python code with the time limit of the policy.
     pub fn python(code: impl Into<Vec<u8>>) -> ContextCall {
-        let (environment, timeout, rules) = (Vec::new(), None, None);
-        ContextCall { language: PYTHON.to_owned(), code: code.into(), environment, timeout, rules }
+        ContextCall {
+            language: PYTHON.to_owned(),
+            code: code.into(),
+            environment: Vec::new(),
+            credentials: Vec::new(),
+            timeout: None,
+            rules: None,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The variables of a program in addition to those that every sandbox sets.
 
-use stockade_policy::{Policy, check_secret_name, check_variable};
+use std::collections::BTreeSet;
+
+use stockade_policy::{Policy, check_name, check_secret_name, check_variable};
 
 use crate::RunError;
 
@@ -41,6 +43,14 @@ pub(crate) fn merged(
     Ok(merged)
 }
 
+/// The names of one program's own variables, as the record lists them. A name that no variable can
+/// have is left out: the program does not start with it.
+pub(crate) fn names(variables: &[(String, String)]) -> Vec<String> {
+    let names = variables.iter().map(|(name, _)| name);
+    let distinct: BTreeSet<&String> = names.filter(|name| check_name(name).is_ok()).collect();
+    distinct.into_iter().cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -68,6 +78,13 @@ mod tests {
             let error = merge(policy, &[(name, "x")]).unwrap_err();
             assert!(matches!(error, RunError::VariableTaken { .. }), "{error}");
         }
+    }
+
+    #[test]
+    fn record_lists_each_name_once_and_no_invalid_one() {
+        let own = |name: &str| (name.to_owned(), "value".to_owned());
+        let variables = [own("PLAIN"), own("A_TOKEN"), own("A B"), own("A_TOKEN")];
+        assert_eq!(names(&variables), ["A_TOKEN", "PLAIN"]);
     }
 
     #[test]

@@ -48,18 +48,20 @@ impl Record {
         self.write(|recorder| recorder.record(Body::Verdict(given(execution, verdict))))
     }
 
-    /// Records that a program is about to start.
+    /// Records that a program is about to start, with the names of its own variables.
     pub(crate) fn execution_started(
         &self,
         execution: u64,
         plan: &Plan,
         command: Option<Command>,
+        variables: Vec<String>,
     ) -> Result<(), RunError> {
         let started = ExecutionStarted {
             execution,
             provider: plan.provider.as_str().to_owned(),
             isolation: plan.isolation.as_str().to_owned(),
             command,
+            variables,
         };
         self.write(|recorder| recorder.record(Body::ExecutionStarted(started)))
     }

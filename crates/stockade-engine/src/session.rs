@@ -41,6 +41,9 @@ pub struct ExecutionRequest {
     pub program: Program,
     /// The caller's variables, in addition to those of the session and of the policy.
     pub environment: Vec<(String, String)>,
+    /// The names in `environment` that may look like credentials, because the caller passes them to
+    /// this program knowingly.
+    pub credentials: Vec<String>,
     /// Where it starts, an absolute path inside; `None` is the workspace.
     pub working_directory: Option<String>,
     /// How long it may run, if that is less than the policy allows.
@@ -57,6 +60,7 @@ impl ExecutionRequest {
         ExecutionRequest {
             program,
             environment: Vec::new(),
+            credentials: Vec::new(),
             working_directory: None,
             timeout: None,
             stdio: Stdio::Pipes,
@@ -135,7 +139,8 @@ impl Session {
             return Ok(RunReport::unstarted(Outcome::Denied { denial }, None));
         }
         let command = command(&request.program);
-        self.record.execution_started(execution, &self.plan, Some(command))?;
+        let variables = environment::names(&request.environment);
+        self.record.execution_started(execution, &self.plan, Some(command), variables)?;
         // A program whose record cannot be written is stopped.
         let mut stop = pin!(Stopping::new(cancel, &self.record));
         let before = self.services.limits_hit();
@@ -181,7 +186,7 @@ impl Session {
     ) -> Result<RunReport, RunError> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
         // Before the start: a program whose start cannot be recorded does not run.
-        self.record.execution_started(execution, &self.plan, None)?;
+        self.record.execution_started(execution, &self.plan, None, Vec::new())?;
         self.running.add(execution);
         let result = self.execute_and_close(request, streams, cancel, asked).await;
         result.map(|(mut report, services, plan)| {
@@ -203,7 +208,7 @@ impl Session {
         (store, kept): (&Store, Kept),
     ) -> Result<(RunReport, Checkpoint), RunError> {
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
-        self.record.execution_started(execution, &self.plan, None)?;
+        self.record.execution_started(execution, &self.plan, None, Vec::new())?;
         self.running.add(execution);
         let asked = Instant::now();
         let sandbox = self.sandbox();
@@ -281,7 +286,7 @@ impl Session {
                 &self.policy,
                 &self.services.secrets().placeholders(),
                 added,
-                &self.credentials,
+                &[&self.credentials[..], &request.credentials].concat(),
             )?,
             working_directory: request.working_directory.clone(),
             // The engine's own deadline ends the program.

@@ -164,7 +164,8 @@ impl VariableError {
             VariableError::Loader { .. } => "remove it; put modules into the workspace instead",
             VariableError::Credential { .. } => {
                 "keep it outside of the sandbox with `secrets`, which send it to its hosts only, or pass \
-                 it in by name with `stockade run --env-secret NAME`, so that the program can read it"
+                 it in by name with `--env-secret NAME`, in Python `credentials=[NAME]`, so that the \
+                 program can read it"
             }
             VariableError::Gate { .. } => "remove it; list hosts in network_allowlist",
         }

@@ -127,6 +127,7 @@ pub(crate) struct Wanted {
     pub(crate) code: Vec<u8>,
     pub(crate) language: String,
     pub(crate) environment: Vec<(String, String)>,
+    pub(crate) credentials: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) live: bool,
 }
@@ -141,9 +142,9 @@ pub(crate) fn run(
     rules: Option<stockade_policy::Context>,
 ) -> PyResult<Call> {
     Call::start(py, runtime, wanted.live, move |mut collected, mut cancelled| async move {
-        let Wanted { name, code, language, environment, timeout, .. } = wanted;
+        let Wanted { name, code, language, environment, credentials, timeout, .. } = wanted;
         let name = parsed(&name)?;
-        let call = ContextCall { language, code, environment, timeout, rules };
+        let call = ContextCall { language, code, environment, credentials, timeout, rules };
         let (events, mut received) = mpsc::channel(EVENTS);
         let collect = async {
             while let Some(event) = received.recv().await {
@@ -184,6 +185,7 @@ pub(crate) fn run_remote(
             name: wanted.name,
             language: wanted.language,
             environment: wanted.environment,
+            credentials: wanted.credentials,
             timeout_ms: wanted
                 .timeout
                 .map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
@@ -226,24 +228,27 @@ pub(crate) fn run_remote(
     })
 }
 
-/// A request about contexts that is not a call; its result is a list of contexts as JSON.
+/// A request about contexts that is not a call; its result is a list of contexts as JSON. Only
+/// `create` uses more of `wanted` than the name.
 pub(crate) fn ask(
     runtime: &Arc<Inner>,
     session: Arc<Session>,
     act: &str,
-    name: Option<String>,
-    language: &str,
-    directory: Option<String>,
-    environment: Vec<(String, String)>,
+    wanted: CreateContextParams,
 ) -> PyResult<Operation> {
-    let (act, language) = (act.to_owned(), language.to_owned());
+    let act = act.to_owned();
     Ok(Operation::abortable(runtime, async move {
-        let name = name.as_deref().map(parsed).transpose()?;
+        let name = wanted.name.as_deref().map(parsed).transpose()?;
         let named = || name.clone().ok_or_else(|| Problem::invalid("no name", "pass a name"));
         let views = match &*act {
             "create" => {
-                let working_directory = directory;
-                let request = ContextRequest { name, language, working_directory, environment };
+                let request = ContextRequest {
+                    name,
+                    language: wanted.language,
+                    working_directory: wanted.working_directory,
+                    environment: wanted.environment,
+                    credentials: wanted.credentials,
+                };
                 vec![session.create_context(request).await?]
             }
             "list" => session.contexts(),
@@ -266,23 +271,15 @@ pub(crate) fn ask_remote(
     runtime: &Arc<Inner>,
     socket: PathBuf,
     act: &str,
-    name: Option<String>,
-    language: &str,
-    working_directory: Option<String>,
-    environment: Vec<(String, String)>,
+    wanted: CreateContextParams,
 ) -> PyResult<Operation> {
-    let language = language.to_owned();
+    let name = wanted.name.clone().unwrap_or_default();
     let params = match act {
-        "create" => ContextParams::Create(CreateContextParams {
-            name,
-            language,
-            working_directory,
-            environment,
-        }),
+        "create" => ContextParams::Create(wanted),
         "list" => ContextParams::List,
-        "interrupt" => ContextParams::Interrupt { name: name.unwrap_or_default() },
-        "restart" => ContextParams::Restart { name: name.unwrap_or_default() },
-        _ => ContextParams::Remove { name: name.unwrap_or_default() },
+        "interrupt" => ContextParams::Interrupt { name },
+        "restart" => ContextParams::Restart { name },
+        _ => ContextParams::Remove { name },
     };
     Ok(Operation::abortable(runtime, async move {
         match asked(&socket, Request::Context(params)).await? {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use serde_json::json;
 use stockade_api::{
-    ExecuteParams, Failure, Frame, ProgramParams, Reply, Request, RestoreParams, read_frame,
-    write_frame,
+    CreateContextParams, ExecuteParams, Failure, Frame, ProgramParams, Reply, Request,
+    RestoreParams, read_frame, write_frame,
 };
 use stockade_provider::chain;
 use stockade_supervisor::{RemoteFiles, SessionName, State, StateError, connect, state_directory};
@@ -57,7 +57,7 @@ impl Remote {
     }
 
     /// Starts a program: code in a language, or a command.
-    #[pyo3(signature = (argv, *, language, code, name, envs, cwd, timeout, stdin, interactive, live))]
+    #[pyo3(signature = (argv, *, language, code, name, envs, credentials, cwd, timeout, stdin, interactive, live))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn execute(
         &self,
@@ -67,6 +67,7 @@ impl Remote {
         code: Option<&[u8]>,
         name: String,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
         cwd: Option<String>,
         timeout: Option<f64>,
         stdin: Option<&[u8]>,
@@ -83,6 +84,7 @@ impl Remote {
         let params = ExecuteParams {
             program,
             environment: envs,
+            credentials,
             working_directory: cwd,
             timeout_ms: timeout.map(milliseconds).transpose()?,
             terminal: None,
@@ -102,7 +104,7 @@ impl Remote {
     }
 
     /// Runs code in a context, which is started if it is missing.
-    #[pyo3(signature = (name, code, *, language, envs, timeout, live))]
+    #[pyo3(signature = (name, code, *, language, envs, credentials, timeout, live))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn run_in_context(
         &self,
@@ -111,27 +113,31 @@ impl Remote {
         code: &[u8],
         language: String,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
         timeout: Option<f64>,
         live: bool,
     ) -> PyResult<Call> {
         let timeout = timeout.map(seconds).transpose()?;
         let code = code.to_vec();
-        let wanted = Wanted { name, code, language, environment: envs, timeout, live };
+        let wanted = Wanted { name, code, language, environment: envs, credentials, timeout, live };
         contexts::run_remote(py, &self.runtime, self.socket.clone(), wanted)
     }
 
     /// Creates, lists, interrupts, restarts or removes contexts. The result is a list as JSON.
-    #[pyo3(signature = (act, name, *, language, cwd, envs))]
+    #[pyo3(signature = (act, name, *, language, cwd, envs, credentials))]
     fn contexts(
         &self,
         act: &str,
         name: Option<String>,
-        language: &str,
+        language: String,
         cwd: Option<String>,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
     ) -> PyResult<Operation> {
-        let socket = self.socket.clone();
-        contexts::ask_remote(&self.runtime, socket, act, name, language, cwd, envs)
+        let (working_directory, environment) = (cwd, envs);
+        let wanted =
+            CreateContextParams { name, language, working_directory, environment, credentials };
+        contexts::ask_remote(&self.runtime, self.socket.clone(), act, wanted)
     }
 
     /// Opens, lists or closes forwarded ports. The result is a list as JSON.

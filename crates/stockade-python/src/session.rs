@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pyo3::prelude::*;
+use stockade_api::CreateContextParams;
 use stockade_backends::{ContainerChoice, HostProcess, RUNTIMES, Surroundings};
 use stockade_engine::{Engine, ExecutionRequest, Kept, OtherPolicy, Passage, SessionRequest};
 use stockade_policy::Moment;
@@ -210,7 +211,7 @@ impl Session {
     }
 
     /// Starts a program: code in a language, or a command.
-    #[pyo3(signature = (argv, *, language, code, name, envs, cwd, timeout, stdin, interactive, live, context=None))]
+    #[pyo3(signature = (argv, *, language, code, name, envs, credentials, cwd, timeout, stdin, interactive, live, context=None))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn execute(
         &self,
@@ -220,6 +221,7 @@ impl Session {
         code: Option<&[u8]>,
         name: String,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
         cwd: Option<String>,
         timeout: Option<f64>,
         stdin: Option<&[u8]>,
@@ -242,6 +244,7 @@ impl Session {
         };
         let mut request = ExecutionRequest::new(program);
         request.environment = envs;
+        request.credentials = credentials;
         request.working_directory = cwd;
         request.timeout = timeout.map(seconds).transpose()?;
         let connections = Connections { stdin: stdin.map(<[u8]>::to_vec), interactive, live };
@@ -254,7 +257,7 @@ impl Session {
     }
 
     /// Runs code in a context, which is started if it is missing.
-    #[pyo3(signature = (name, code, *, language, envs, timeout, live, context=None))]
+    #[pyo3(signature = (name, code, *, language, envs, credentials, timeout, live, context=None))]
     #[expect(clippy::too_many_arguments, reason = "Python passes each by its name")]
     fn run_in_context(
         &self,
@@ -263,6 +266,7 @@ impl Session {
         code: &[u8],
         language: String,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
         timeout: Option<f64>,
         live: bool,
         context: Option<&str>,
@@ -272,21 +276,25 @@ impl Session {
         let own = session.context().clone();
         let rules = Some(policy::extended(own, context.unwrap_or("{}"))?);
         let code = code.to_vec();
-        let wanted = Wanted { name, code, language, environment: envs, timeout, live };
+        let wanted = Wanted { name, code, language, environment: envs, credentials, timeout, live };
         contexts::run(py, &self.runtime, session, running, wanted, rules)
     }
 
     /// Creates, lists, interrupts, restarts or removes contexts. The result is a list as JSON.
-    #[pyo3(signature = (act, name, *, language, cwd, envs))]
+    #[pyo3(signature = (act, name, *, language, cwd, envs, credentials))]
     fn contexts(
         &self,
         act: &str,
         name: Option<String>,
-        language: &str,
+        language: String,
         cwd: Option<String>,
         envs: Vec<(String, String)>,
+        credentials: Vec<String>,
     ) -> PyResult<Operation> {
-        contexts::ask(&self.runtime, self.session()?, act, name, language, cwd, envs)
+        let (working_directory, environment) = (cwd, envs);
+        let wanted =
+            CreateContextParams { name, language, working_directory, environment, credentials };
+        contexts::ask(&self.runtime, self.session()?, act, wanted)
     }
 
     /// Opens, lists or closes forwarded ports. The result is a list as JSON.

@@ -112,6 +112,22 @@ def test_environment_reaches_code_without_what_changes_interpreters(agents: Any)
     agents.destroy_session("a", made.session_id)
 
 
+def test_credential_of_one_run_reaches_that_run_only(agents: Any, session: str) -> None:
+    value = "canary-5d0c7f"
+    shown = "import os; print(os.environ.get('API' + '_KEY', 'unset'), os.environ.get('WORD'))"
+    config = SandboxConfig(env_vars={"API_KEY": value, "WORD": "said", "LD_PRELOAD": "/x.so"})
+    ran = agents.run("agent-1", ["python", "-c", shown], config, session_id=session)
+    assert (ran.exit_code, ran.stdout, ran.stderr) == (0, f"{value} said\n", "")
+    ran = agents.run("agent-1", ["python", "-c", shown], session_id=session)
+    assert ran.stdout == "unset None\n"
+    done = agents.execute_code("agent-1", session, shown)
+    assert done.result.stdout == "unset None\n"
+    # Names that Stockade refuses for another reason stay refused, without their values.
+    config = SandboxConfig(env_vars={"HTTP_PROXY": value})
+    refused = agents.run("agent-1", ["true"], config, session_id=session)
+    assert not refused.success and "HTTP_PROXY" in refused.stderr and value not in refused.stderr
+
+
 def test_input_is_read_only_and_output_is_on_the_host(agents: Any, tmp_path: Path) -> None:
     given, taken = tmp_path / "in", tmp_path / "out"
     given.mkdir()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import stockade
-from stockade import InvalidError, Policy, PolicyError, Sandbox
+from stockade import AsyncSandbox, InvalidError, Policy, PolicyError, Sandbox
 
 
 def test_policy_file_is_loaded_with_paths_relative_to_it(tmp_path: Path) -> None:
@@ -129,6 +131,57 @@ def test_credential_passes_only_by_its_name() -> None:
         Sandbox(envs={"API_KEY": "k"}).run(["true"])
     with Sandbox(envs={"API_KEY": "k"}, credentials=["API_KEY"]) as sandbox:
         assert sandbox.run("echo $API_KEY").stdout == "k\n"
+
+
+VALUE = "canary-5d0c7f"
+SHOW = "import os; print(os.environ.get('API' + '_KEY', 'unset'))"
+
+
+def test_credential_of_one_execution_is_recorded_by_name_and_reaches_no_other(
+    provider: str, tmp_path: Path
+) -> None:
+    own: dict[str, Any] = {"envs": {"API_KEY": VALUE, "PLAIN": "1"}, "credentials": ["API_KEY"]}
+    with Sandbox(provider=provider, record=tmp_path) as sandbox:
+        with pytest.raises(InvalidError, match="API_KEY") as refused:
+            sandbox.run(["true"], envs={"API_KEY": VALUE})
+        assert "credentials=[NAME]" in str(refused.value) and VALUE not in str(refused.value)
+        for asked in ("LD_PRELOAD", "HTTPS_PROXY", "A B"):
+            with pytest.raises(InvalidError, match=asked) as refused:
+                sandbox.run(["true"], envs={asked: VALUE}, credentials=[asked])
+            assert VALUE not in str(refused.value)
+        with pytest.raises(InvalidError, match="list of names"):
+            sandbox.run(["true"], envs={"API_KEY": VALUE}, credentials="API_KEY")
+        assert sandbox.run_code(SHOW, **own).stdout == f"{VALUE}\n"
+        assert sandbox.run_code(SHOW).stdout == "unset\n"
+        assert sandbox.run(["python3", "-c", SHOW], **own).stdout == f"{VALUE}\n"
+        assert sandbox.start(["python3", "-c", SHOW], **own).wait().stdout == f"{VALUE}\n"
+        assert sandbox.start_code(SHOW, **own).wait().stdout == f"{VALUE}\n"
+        with sandbox.context() as context:
+            assert context.run(SHOW, **own).stdout == f"{VALUE}\n"
+            assert context.run(SHOW).stdout == "unset\n"
+        with sandbox.context(**own) as context:
+            assert context.run(SHOW).stdout == f"{VALUE}\n"
+    (record,) = tmp_path.glob("*.jsonl")
+    text = record.read_text()
+    assert VALUE not in text and text.count('"variables":["API_KEY","PLAIN"]') == 6
+
+
+def test_async_execution_has_credentials_of_its_own() -> None:
+    own: dict[str, Any] = {"envs": {"API_KEY": VALUE}, "credentials": ["API_KEY"]}
+
+    async def work() -> list[str]:
+        async with AsyncSandbox() as sandbox:
+            ran = [await sandbox.run(["python3", "-c", SHOW], **own)]
+            ran.append(await sandbox.run_code(SHOW, **own))
+            ran.append(await (await sandbox.start(["python3", "-c", SHOW], **own)).wait())
+            ran.append(await (await sandbox.start_code(SHOW, **own)).wait())
+            async with await sandbox.context(**own) as context:
+                ran.append(await context.run(SHOW))
+                ran.append(await context.run(SHOW, **own))
+            ran.append(await sandbox.run_code(SHOW))
+            return [it.stdout for it in ran]
+
+    assert asyncio.run(work()) == [f"{VALUE}\n"] * 6 + ["unset\n"]
 
 
 def test_report_of_one_wall_is_that_of_the_doctor() -> None:

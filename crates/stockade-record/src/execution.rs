@@ -39,6 +39,10 @@ pub struct ExecutionStarted {
     /// The program; `None` if the session's first event has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
+    /// The names of the variables that the caller set for this program alone; no record has their
+    /// values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
 }
 
 /// A limit that refused something without ending the program, or ended it.

@@ -123,6 +123,7 @@ async fn execute(mut stream: UnixStream, params: ExecuteParams, shared: &Arc<Sha
     let (reader, mut writer) = stream.into_split();
     let request = ExecutionRequest {
         environment: params.environment.clone(),
+        credentials: params.credentials.clone(),
         working_directory: params.working_directory.clone(),
         timeout: params.timeout_ms.map(Duration::from_millis),
         stdio: params.terminal.map_or(Stdio::Pipes, |size| Stdio::Terminal(terminal_size(size))),
@@ -539,6 +540,16 @@ pub(crate) fn of_run(error: &RunError) -> Failure {
         RunError::Store(failure) => Failure { message: chain(error), remedy: failure.remedy() },
         RunError::Secret(failure) => {
             Failure { message: chain(error), remedy: failure.remedy().to_owned() }
+        }
+        RunError::Variable(failure) => {
+            Failure { message: chain(error), remedy: failure.remedy().to_owned() }
+        }
+        RunError::VariableTaken { .. } => Failure {
+            message: chain(error),
+            remedy: "leave it out, or remove it from the policy".to_owned(),
+        },
+        RunError::VariableValue { .. } => {
+            Failure { message: chain(error), remedy: "pass large values as a file".to_owned() }
         }
         RunError::State { remedy, .. } => {
             Failure { message: chain(error), remedy: (*remedy).to_owned() }

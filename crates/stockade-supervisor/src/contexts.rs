@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use stockade_api::{
-    ContextName, ContextParams, CreateContextParams, ExecutionView, Failure, Frame, Reply,
-    ResultPart, RunInContextParams, write_frame,
+    ContextName, ContextParams, ExecutionView, Failure, Frame, Reply, ResultPart,
+    RunInContextParams, write_frame,
 };
 use stockade_engine::{
     CallReport, ContextCall, ContextError, ContextEvent, ContextRequest, OutputStream,
@@ -36,9 +36,13 @@ async fn answer(params: ContextParams, shared: &Shared) -> Result<Reply, Failure
     let of_context = |error: ContextError| failure(&error);
     Ok(match params {
         ContextParams::Create(params) => {
-            let CreateContextParams { name, language, working_directory, environment } = params;
-            let name = name.as_deref().map(parsed).transpose()?;
-            let request = ContextRequest { name, language, working_directory, environment };
+            let request = ContextRequest {
+                name: params.name.as_deref().map(parsed).transpose()?,
+                language: params.language,
+                working_directory: params.working_directory,
+                environment: params.environment,
+                credentials: params.credentials,
+            };
             Reply::Contexts(vec![session.create_context(request).await.map_err(of_context)?])
         }
         ContextParams::List => Reply::Contexts(session.contexts()),
@@ -72,6 +76,7 @@ async fn run(mut stream: UnixStream, params: RunInContextParams, shared: &Arc<Sh
         language: params.language,
         code,
         environment: params.environment,
+        credentials: params.credentials,
         timeout: params.timeout_ms.map(Duration::from_millis),
         rules: None,
     };

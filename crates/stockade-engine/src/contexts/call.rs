@@ -53,7 +53,9 @@ impl Session {
         check_language(&call.language)?;
         self.check_paused()?;
         let asked = Instant::now();
-        let added = environment::merged(&self.policy, &[], call.environment, &self.credentials)?;
+        let variables = environment::names(&call.environment);
+        let credentials = [&self.credentials[..], &call.credentials].concat();
+        let added = environment::merged(&self.policy, &[], call.environment, &credentials)?;
         let own = self.policy.environment.len();
         let added: BTreeMap<String, String> = added.into_iter().skip(own).collect();
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +80,7 @@ impl Session {
         entry.check()?;
         let words = ["context".to_owned(), name.as_str().to_owned()];
         let command = Command::of(&words, Some(code));
-        self.record.execution_started(execution, &self.plan, Some(command))?;
+        self.record.execution_started(execution, &self.plan, Some(command), variables)?;
         let mut stop = pin!(Stopping::new(cancel, &self.record));
         self.running.add(execution);
         let before = self.services.limits_hit();

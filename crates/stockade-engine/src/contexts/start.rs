@@ -18,7 +18,7 @@ use super::{ContextError, ContextRequest, PYTHON};
 use crate::execute::of_execution;
 use crate::outcome::{Outcome, Reader, of_end};
 use crate::record::Record;
-use crate::{ExecutionRequest, RunError, RunReport, Session};
+use crate::{ExecutionRequest, RunError, RunReport, Session, environment};
 
 /// How long an interpreter may take to become usable.
 const MOST_START: Duration = Duration::from_secs(30);
@@ -118,7 +118,9 @@ impl Session {
         self.check_processes().await?;
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
         let words = [PYTHON.to_owned(), "context".to_owned(), name.as_str().to_owned()];
-        self.record.execution_started(execution, &self.plan, Some(Command::of(&words, None)))?;
+        let command = Some(Command::of(&words, None));
+        let variables = environment::names(&request.environment);
+        self.record.execution_started(execution, &self.plan, command, variables)?;
         let program = Program::Code {
             language: Language::Python,
             name: KERNEL_FILE.to_owned(),
@@ -127,6 +129,7 @@ impl Session {
         };
         let asked = ExecutionRequest {
             environment: request.environment.clone(),
+            credentials: request.credentials.clone(),
             working_directory: request.working_directory.clone(),
             ..ExecutionRequest::new(program)
         };

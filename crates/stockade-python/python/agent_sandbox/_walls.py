@@ -290,7 +290,13 @@ class WallProvider(SandboxProvider):
         """Starts a program in a session."""
         try:
             running = start(
-                envs=envs, cwd=None, timeout=timeout, stdin=None, live=False, context=fields
+                envs=envs,
+                credentials=list(envs),
+                cwd=None,
+                timeout=timeout,
+                stdin=None,
+                live=False,
+                context=fields,
             )
         except ValueError:
             raise

@@ -61,7 +61,7 @@ def open_session(
             container=(docker_url, runtime),
             azure=azure,
             envs=_pairs(envs),
-            credentials=[str(name) for name in credentials],
+            credentials=names(credentials),
             tools=tool_functions.offered(tools, loop),
             record=place,
             python=None if python is None else os.fspath(python),
@@ -81,13 +81,15 @@ def start_command(
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
     live: bool,
+    credentials: Sequence[str] = (),
     context: Optional[Context] = None,
 ) -> Running:
     """Starts a command."""
     argv = ["sh", "-c", command] if isinstance(command, str) else [str(word) for word in command]
     if not argv:
         raise errors.InvalidError("the command names no program", "pass at least one word")
-    return _start(session, argv, None, None, "", envs, cwd, timeout, stdin, live, context)
+    own = (envs, credentials, cwd, timeout, stdin, live, context)
+    return _start(session, argv, None, None, "", *own)
 
 
 def start_code(
@@ -101,13 +103,15 @@ def start_code(
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
     live: bool,
+    credentials: Sequence[str] = (),
     context: Optional[Context] = None,
 ) -> Running:
     """Starts code."""
     name = {"python": "main.py", "bash": "main.sh", "javascript": "main.js"}.get(language, "main")
     argv = [str(word) for word in arguments]
     sent = code.encode()
-    return _start(session, argv, language, sent, name, envs, cwd, timeout, stdin, live, context)
+    own = (envs, credentials, cwd, timeout, stdin, live, context)
+    return _start(session, argv, language, sent, name, *own)
 
 
 def _start(
@@ -117,6 +121,7 @@ def _start(
     code: Optional[bytes],
     name: str,
     envs: Optional[Mapping[str, str]],
+    credentials: Sequence[str],
     cwd: Optional[str],
     timeout: Optional[float],
     stdin: Union[str, bytes, None, bool],
@@ -133,6 +138,7 @@ def _start(
             code=code,
             name=name,
             envs=_pairs(envs),
+            credentials=names(credentials),
             cwd=cwd,
             timeout=timeout,
             stdin=sent.encode() if isinstance(sent, str) else sent,
@@ -208,6 +214,14 @@ class Unread:
     def _add(self, stream: int, text: str) -> None:
         if text:
             self._waiting[stream].append(text)
+
+
+def names(credentials: Sequence[str]) -> list[str]:
+    """The names of credentials. One string is a mistake: it would be a name per letter."""
+    if isinstance(credentials, str):
+        message = "credentials is a string, not a list of names"
+        raise errors.InvalidError(message, "pass a list: credentials=[NAME]")
+    return [str(name) for name in credentials]
 
 
 def _pairs(envs: Optional[Mapping[str, str]]) -> list[tuple[str, str]]:

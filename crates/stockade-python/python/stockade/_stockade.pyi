@@ -203,6 +203,7 @@ class Session:
         code: Optional[bytes],
         name: str,
         envs: list[tuple[str, str]],
+        credentials: list[str],
         cwd: Optional[str],
         timeout: Optional[float],
         stdin: Optional[bytes],
@@ -219,6 +220,7 @@ class Session:
         *,
         language: str,
         envs: list[tuple[str, str]],
+        credentials: list[str],
         timeout: Optional[float],
         live: bool,
         context: Optional[str] = None,
@@ -233,6 +235,7 @@ class Session:
         language: str,
         cwd: Optional[str],
         envs: list[tuple[str, str]],
+        credentials: list[str],
     ) -> Operation:
         """Creates, lists, interrupts, restarts or removes contexts."""
 
@@ -282,6 +285,7 @@ class Remote:
         code: Optional[bytes],
         name: str,
         envs: list[tuple[str, str]],
+        credentials: list[str],
         cwd: Optional[str],
         timeout: Optional[float],
         stdin: Optional[bytes],
@@ -297,6 +301,7 @@ class Remote:
         *,
         language: str,
         envs: list[tuple[str, str]],
+        credentials: list[str],
         timeout: Optional[float],
         live: bool,
     ) -> Call:
@@ -310,6 +315,7 @@ class Remote:
         language: str,
         cwd: Optional[str],
         envs: list[tuple[str, str]],
+        credentials: list[str],
     ) -> Operation:
         """Creates, lists, interrupts, restarts or removes contexts."""
 

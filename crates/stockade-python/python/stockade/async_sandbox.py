@@ -174,6 +174,7 @@ class AsyncSandbox:
         arguments: Sequence[str] = (),
         stdin: Union[str, bytes, None] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -192,6 +193,7 @@ class AsyncSandbox:
             language=language,
             arguments=arguments,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -206,6 +208,7 @@ class AsyncSandbox:
         *,
         stdin: Union[str, bytes, None] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -222,6 +225,7 @@ class AsyncSandbox:
             self._session,
             command,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -236,6 +240,7 @@ class AsyncSandbox:
         *,
         stdin: Union[str, bytes, None, bool] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -246,6 +251,7 @@ class AsyncSandbox:
             self._session,
             command,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -262,6 +268,7 @@ class AsyncSandbox:
         arguments: Sequence[str] = (),
         stdin: Union[str, bytes, None, bool] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -273,6 +280,7 @@ class AsyncSandbox:
             language=language,
             arguments=arguments,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -288,6 +296,7 @@ class AsyncSandbox:
         language: str = "python",
         cwd: Optional[str] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
     ) -> AsyncCodeContext:
         """An interpreter that keeps its state between calls: a new one, or the one with this
         name."""
@@ -295,7 +304,15 @@ class AsyncSandbox:
             known = await _bridge.wait_async(contexts.ask(self._session, "list", None))
             if contexts.existing(known, name, language):
                 return AsyncCodeContext(self._session, name, self._on_denial)
-        asked = contexts.ask(self._session, "create", name, language=language, cwd=cwd, envs=envs)
+        asked = contexts.ask(
+            self._session,
+            "create",
+            name,
+            language=language,
+            cwd=cwd,
+            envs=envs,
+            credentials=credentials,
+        )
         created = contexts.infos(await _bridge.wait_async(asked))[0]
         return AsyncCodeContext(self._session, created.name, self._on_denial)
 

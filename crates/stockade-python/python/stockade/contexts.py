@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Callable, Optional
@@ -54,6 +54,7 @@ class _Shared:
         code: str,
         language: str,
         envs: Optional[Mapping[str, str]],
+        credentials: Sequence[str],
         timeout: Optional[float],
         context: Optional[Context],
         live: bool,
@@ -66,6 +67,7 @@ class _Shared:
                 code.encode("utf-8", "surrogateescape"),
                 language=language,
                 envs=[(str(key), str(value)) for key, value in (envs or {}).items()],
+                credentials=_core.names(credentials),
                 timeout=timeout,
                 live=live,
                 **own,
@@ -101,6 +103,7 @@ class CodeContext(_Shared):
         *,
         language: str = "python",
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
@@ -118,6 +121,8 @@ class CodeContext(_Shared):
             code: Python, also with ``await`` outside functions.
             language: Only ``python`` is accepted.
             envs: Environment variables during this call.
+            credentials: The names in `envs` that may look like credentials, because they are passed
+                to this call knowingly.
             timeout: How long it may run, in seconds, if that is less than the policy allows.
             context: Fields for the rules of the policy.
             on_stdout: Receives standard output as it comes.
@@ -126,7 +131,7 @@ class CodeContext(_Shared):
             check: Whether to raise `ExitError` for an exception of the code.
         """
         live = bool(on_stdout or on_stderr or on_result)
-        call = self._call(code, language, envs, timeout, context, live)
+        call = self._call(code, language, envs, credentials, timeout, context, live)
         decoders = Decoders()
         while live and (event := _bridge.wait(call.next_event())) is not None:
             _tell(event, decoders, on_stdout, on_stderr, on_result)
@@ -173,6 +178,7 @@ class AsyncCodeContext(_Shared):
         *,
         language: str = "python",
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
         on_stdout: Optional[OnOutput] = None,
@@ -183,7 +189,7 @@ class AsyncCodeContext(_Shared):
         """Runs code and returns what it wrote and showed, as `CodeContext.run` does. The receivers
         may be coroutine functions."""
         live = bool(on_stdout or on_stderr or on_result)
-        call = self._call(code, language, envs, timeout, context, live)
+        call = self._call(code, language, envs, credentials, timeout, context, live)
         decoders = Decoders()
         try:
             while live and (event := await _bridge.wait_async(call.next_event())) is not None:
@@ -223,11 +229,19 @@ def ask(
     language: str = "python",
     cwd: Optional[str] = None,
     envs: Optional[Mapping[str, str]] = None,
+    credentials: Sequence[str] = (),
 ) -> Operation:
     """Starts a request about contexts."""
     pairs = [(str(key), str(value)) for key, value in (envs or {}).items()]
     try:
-        return session.contexts(act, name, language=language, cwd=cwd, envs=pairs)
+        return session.contexts(
+            act,
+            name,
+            language=language,
+            cwd=cwd,
+            envs=pairs,
+            credentials=_core.names(credentials),
+        )
     except Failure as failure:
         raise errors.of_failure(failure) from None
 

@@ -176,6 +176,7 @@ class Sandbox:
         arguments: Sequence[str] = (),
         stdin: Union[str, bytes, None] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -194,6 +195,7 @@ class Sandbox:
             language=language,
             arguments=arguments,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -208,6 +210,7 @@ class Sandbox:
         *,
         stdin: Union[str, bytes, None] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -224,6 +227,7 @@ class Sandbox:
             self._session,
             command,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -238,6 +242,7 @@ class Sandbox:
         *,
         stdin: Union[str, bytes, None, bool] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -248,6 +253,7 @@ class Sandbox:
             self._session,
             command,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -264,6 +270,7 @@ class Sandbox:
         arguments: Sequence[str] = (),
         stdin: Union[str, bytes, None, bool] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
         cwd: Optional[str] = None,
         timeout: Optional[float] = None,
         context: Optional[Context] = None,
@@ -275,6 +282,7 @@ class Sandbox:
             language=language,
             arguments=arguments,
             envs=envs,
+            credentials=credentials,
             cwd=cwd,
             timeout=timeout,
             context=context,
@@ -290,6 +298,7 @@ class Sandbox:
         language: str = "python",
         cwd: Optional[str] = None,
         envs: Optional[Mapping[str, str]] = None,
+        credentials: Sequence[str] = (),
     ) -> CodeContext:
         """An interpreter that keeps its state between calls: a new one, or the one with this name.
 
@@ -298,12 +307,22 @@ class Sandbox:
             language: Only ``python`` is accepted.
             cwd: The directory inside where a new one starts; the default is the workspace.
             envs: Environment variables of a new one.
+            credentials: The names in `envs` that may look like credentials, because they are passed
+                to it knowingly.
         """
         if name is not None:
             known = _bridge.wait(contexts.ask(self._session, "list", None))
             if contexts.existing(known, name, language):
                 return CodeContext(self._session, name, self._on_denial)
-        asked = contexts.ask(self._session, "create", name, language=language, cwd=cwd, envs=envs)
+        asked = contexts.ask(
+            self._session,
+            "create",
+            name,
+            language=language,
+            cwd=cwd,
+            envs=envs,
+            credentials=credentials,
+        )
         created = contexts.infos(_bridge.wait(asked))[0]
         return CodeContext(self._session, created.name, self._on_denial)
 

@@ -101,6 +101,7 @@ pub(crate) fn bodies(text: &str) -> Vec<Body> {
             provider: own(),
             isolation: own(),
             command: None,
+            variables: vec![own()],
         }),
         Body::Egress(Egress {
             method: Some(own()),

@@ -25,6 +25,7 @@ pub(super) const EXEC: &str = "\
 Examples:
   stockade exec work -- python3 -m pytest
   stockade exec -d work -- python3 -m http.server
+  stockade exec --env-secret GITHUB_TOKEN work -- gh pr list
   echo hello | stockade exec -i work -- tee greeting
   stockade exec -it work -- vim notes
 
@@ -128,6 +129,11 @@ pub(crate) struct ProgramArgs {
     /// Set the variables of a file, one NAME=VALUE per line. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) env_file: Vec<PathBuf>,
+    /// Pass a credential in by its name, to this program alone. May be repeated.
+    ///
+    /// Its value comes from --env-file, or else from a variable here.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env_secret: Vec<String>,
     /// The directory inside where it starts [default: /workspace].
     #[arg(long, short, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
@@ -199,6 +205,9 @@ pub(crate) struct ShellArgs {
     /// Set a variable, or pass one through. May be repeated.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
+    /// Pass a credential in by its name, to this shell alone. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env_secret: Vec<String>,
     /// The directory inside where it starts [default: /workspace].
     #[arg(long, short, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
@@ -370,6 +379,9 @@ pub(crate) struct CreateContextArgs {
     /// Set a variable, or pass one through. May be repeated.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
+    /// Pass a credential in by its name, to this context alone. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env_secret: Vec<String>,
     /// The directory inside where it starts [default: /workspace].
     #[arg(long, short, value_name = "DIR")]
     pub(crate) workdir: Option<String>,

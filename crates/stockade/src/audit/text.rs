@@ -2,8 +2,8 @@
 
 use stockade_policy::{Denial, Printable};
 use stockade_record::{
-    Body, Command, Egress, Event, ExecutionEnded, OutputCounts, PortEvent, SessionStarted,
-    ToolCall, VerdictGiven,
+    Body, Command, Egress, Event, ExecutionEnded, ExecutionStarted, OutputCounts, PortEvent,
+    SessionStarted, ToolCall, VerdictGiven,
 };
 
 use crate::shell::shell_word;
@@ -32,9 +32,7 @@ fn told(body: &Body) -> String {
     match body {
         Body::SessionStarted(started) => session_started(started),
         Body::Verdict(verdict) => verdict_given(verdict),
-        Body::ExecutionStarted(started) => {
-            format!("behind the {} wall, isolation {}", started.provider, started.isolation)
-        }
+        Body::ExecutionStarted(started) => execution_started(started),
         Body::Egress(one) => egress(one),
         Body::ToolCall(call) => tool_call(call),
         Body::FileOperation(one) => {
@@ -124,6 +122,15 @@ fn tool_call(call: &ToolCall) -> String {
     }
     if let Some(arguments) = &call.arguments {
         line.push_str(&format!("; with {arguments}"));
+    }
+    line
+}
+
+fn execution_started(started: &ExecutionStarted) -> String {
+    let ExecutionStarted { provider, isolation, variables, .. } = started;
+    let mut line = format!("behind the {provider} wall, isolation {isolation}");
+    if !variables.is_empty() {
+        line.push_str(&format!(", with {}", variables.join(", ")));
     }
     line
 }

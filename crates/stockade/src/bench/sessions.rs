@@ -229,6 +229,7 @@ fn execute(program: ProgramParams) -> Request {
     Request::Execute(ExecuteParams {
         program,
         environment: Vec::new(),
+        credentials: Vec::new(),
         working_directory: None,
         timeout_ms: None,
         terminal: None,

@@ -269,6 +269,7 @@ async fn in_context(
         name: name.clone(),
         language: language.to_owned(),
         environment: environment.into_iter().collect(),
+        credentials: Vec::new(),
         timeout_ms: timeout_seconds.map(milliseconds).transpose()?,
     };
     if restart_context {
@@ -350,6 +351,7 @@ impl How {
         let params = ExecuteParams {
             program,
             environment: environment.into_iter().collect(),
+            credentials: Vec::new(),
             working_directory: working_directory.map(inside),
             timeout_ms: timeout_seconds.map(milliseconds).transpose()?,
             terminal: None,

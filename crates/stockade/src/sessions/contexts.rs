@@ -6,12 +6,13 @@ use serde_json::json;
 use stockade_api::{ContextParams, ContextView, CreateContextParams, Reply, Request};
 use tokio::time::timeout;
 
+use super::client;
 use super::summary::plain;
 use super::table::{since, table};
-use super::{client, exec};
 use crate::Problem;
 use crate::args::{ContextCommand, CreateContextArgs, LsContextsArgs, NamedContext};
 use crate::render::{self, Output};
+use crate::run::variables::{self, Said, Variables};
 
 /// How long a supervisor may take to start an interpreter.
 const STARTING: Duration = Duration::from_secs(40);
@@ -31,11 +32,15 @@ pub(crate) fn context(command: &ContextCommand, output: Output) -> anyhow::Resul
 }
 
 fn create(args: &CreateContextArgs, output: Output) -> anyhow::Result<u8> {
+    let said = Said { variables: &args.env, files: &[], secrets: &args.env_secret };
+    let Variables { environment, credentials } =
+        variables::variables(&said, |name| std::env::var_os(name))?;
     let params = CreateContextParams {
         name: args.name.clone(),
         language: args.language.clone(),
         working_directory: args.workdir.clone(),
-        environment: exec::environment(&args.env, &[])?,
+        environment,
+        credentials,
     };
     let views = ask(&args.session, ContextParams::Create(params))?;
     match output {

@@ -1,7 +1,7 @@
 //! Programs of a session: `exec`, `code`, `shell` and `attach`.
 
 use std::io::{IsTerminal, stdin};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 
 use base64::Engine as _;
@@ -24,7 +24,7 @@ use crate::render::{self, Output};
 use crate::run::input::Input;
 use crate::run::interrupt::Interrupts;
 use crate::run::script;
-use crate::run::variables::{self, Said};
+use crate::run::variables::{self, Said, Variables};
 use crate::{Problem, load};
 
 /// The size of a frame of code.
@@ -78,10 +78,12 @@ pub(crate) fn code(args: &CodeArgs, output: Output) -> anyhow::Result<u8> {
     };
     if let Some(context) = &args.context {
         let results = args.results.as_deref().map(ResultFiles::new).transpose()?;
+        let Variables { environment, credentials } = of_program(&args.program)?;
         let params = RunInContextParams {
             name: context.clone(),
             language: language.to_string(),
-            environment: environment(&args.program.env, &args.program.env_file)?,
+            environment,
+            credentials,
             timeout_ms: args.program.timeout.as_ref().map(|timeout| timeout.value),
         };
         let request = Request::Context(ContextParams::Run(params));
@@ -102,6 +104,7 @@ pub(crate) fn shell(args: &ShellArgs, output: Output) -> anyhow::Result<u8> {
     let program = ProgramArgs {
         env: args.env.clone(),
         env_file: Vec::new(),
+        env_secret: args.env_secret.clone(),
         workdir: args.workdir.clone(),
         timeout: None,
         quiet: false,
@@ -193,7 +196,7 @@ fn params(
     program: ProgramParams,
     has_terminal: bool,
 ) -> anyhow::Result<ExecuteParams> {
-    let mut environment = environment(&args.env, &args.env_file)?;
+    let Variables { mut environment, credentials } = of_program(args)?;
     if has_terminal && !environment.iter().any(|(name, _)| name == "TERM") {
         let term = std::env::var("TERM").unwrap_or_else(|_| "xterm".to_owned());
         environment.push(("TERM".to_owned(), term));
@@ -201,6 +204,7 @@ fn params(
     Ok(ExecuteParams {
         program,
         environment,
+        credentials,
         working_directory: args.workdir.clone(),
         timeout_ms: args.timeout.as_ref().map(|timeout| timeout.value),
         terminal: None,
@@ -209,14 +213,10 @@ fn params(
     })
 }
 
-/// The variables that are given with `--env`.
-pub(super) fn environment(
-    variables: &[String],
-    files: &[PathBuf],
-) -> anyhow::Result<Vec<(String, String)>> {
-    let said = Said { variables, files, secrets: &[] };
-    let environment = variables::variables(&said, |name| std::env::var_os(name))?.environment;
-    Ok(environment)
+/// The variables of one program.
+fn of_program(args: &ProgramArgs) -> anyhow::Result<Variables> {
+    let said = Said { variables: &args.env, files: &args.env_file, secrets: &args.env_secret };
+    variables::variables(&said, |name| std::env::var_os(name))
 }
 
 /// What a supervisor is asked to run.

@@ -4,6 +4,7 @@ mod changes;
 mod checkpoints;
 mod contexts;
 mod copies;
+mod credentials;
 mod deaths;
 mod examples;
 mod forks;
