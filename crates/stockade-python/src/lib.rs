@@ -57,7 +57,10 @@ mod _stockade {
     #[pymodule_export]
     use crate::session::Session;
     #[pymodule_export]
-    use crate::state::{apply_checkpoint, checkpoints, differences, remove_checkpoint};
+    use crate::state::{
+        apply_checkpoint, checkpoints, differences, export_checkpoint, import_checkpoint,
+        remove_checkpoint,
+    };
     #[pymodule_export]
     use crate::tools::ToolCall;
 

@@ -59,6 +59,31 @@ pub(crate) fn remove_checkpoint(reference: &str) -> PyResult<()> {
     Ok(store()?.remove(&reference).map_err(|error| failed(&error))?)
 }
 
+/// Writes a checkpoint to a new file.
+#[pyfunction]
+pub(crate) fn export_checkpoint(py: Python<'_>, reference: &str, file: PathBuf) -> PyResult<()> {
+    let store = store()?;
+    let checkpoint = checkpoint(&store, reference)?;
+    let written = py.detach(|| stockade_store::export(&store, &checkpoint, &file));
+    Ok(written.map_err(|error| failed(&error))?)
+}
+
+/// Reads a checkpoint from a file, under its own reference or another. The result describes it, as
+/// JSON.
+#[pyfunction]
+#[pyo3(signature = (file, reference))]
+pub(crate) fn import_checkpoint(
+    py: Python<'_>,
+    file: PathBuf,
+    reference: Option<&str>,
+) -> PyResult<String> {
+    let reference = reference.map(str::parse::<Reference>).transpose();
+    let reference = reference.map_err(|error| failed(&error))?;
+    let store = store()?;
+    let read = py.detach(|| stockade_store::import(&store, &file, reference.as_ref()));
+    Ok(view(&read.map_err(|error| failed(&error))?))
+}
+
 /// What a checkpoint changed, as JSON.
 #[pyfunction]
 #[pyo3(signature = (reference, *, earlier, all))]

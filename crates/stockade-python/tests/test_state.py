@@ -182,6 +182,73 @@ def test_attached_async_sandbox_has_the_same(session: str) -> None:
     asyncio.run(work())
 
 
+def test_files_leave_and_come_back_in_a_file(tmp_path: Path) -> None:
+    now, kept = tmp_path / "now.tar.zst", tmp_path / "first.tar.zst"
+    with Sandbox() as sandbox:
+        sandbox.run("echo base > file", check=True)
+        first = sandbox.checkpoint("first")
+        sandbox.run("echo more >> file", check=True)
+        sandbox.export(now)
+        sandbox.export(str(kept), "first")
+        with pytest.raises(stockade.StateError, match="first.tar.zst"):
+            sandbox.export(kept, "first")
+        with pytest.raises(stockade.StateError, match="no checkpoint"):
+            sandbox.export(tmp_path / "none.tar.zst", "second")
+        stockade.export_checkpoint(first.reference, tmp_path / "again.tar.zst")
+    assert now.stat().st_mode & 0o777 == 0o600 and not (tmp_path / "none.tar.zst").exists()
+    assert stockade.checkpoints() == [first], "only the named one is left"
+    stockade.remove_checkpoint(first.reference)
+    assert stockade.import_checkpoint(kept).reference == first.reference
+    moved = stockade.import_checkpoint(str(now), "brought/now")
+    assert (moved.session, moved.name, moved.entries) == ("brought", "now", first.entries)
+    with Sandbox() as other:
+        other.restore(moved.reference)
+        assert other.run("cat file").stdout == "base\nmore\n"
+        other.restore(first.reference)
+        assert other.run("cat file").stdout == "base\n"
+    with pytest.raises(stockade.StateError, match="exists already"):
+        stockade.import_checkpoint(now, "brought/now")
+    with pytest.raises(stockade.InvalidError, match="not a valid name"):
+        stockade.import_checkpoint(now, "../now")
+    broken = tmp_path / "broken.tar.zst"
+    broken.write_bytes(now.read_bytes()[:-200])
+    with pytest.raises(stockade.StateError):
+        stockade.import_checkpoint(broken, "broken/now")
+    assert [it.reference for it in stockade.checkpoints("broken")] == []
+
+
+def test_async_sandbox_writes_its_files_to_a_file(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with AsyncSandbox() as sandbox:
+            await sandbox.run("echo base > file", check=True)
+            await sandbox.checkpoint("first")
+            await sandbox.run("rm file", check=True)
+            await sandbox.export(tmp_path / "first.tar.zst", "first")
+            await sandbox.export(tmp_path / "now.tar.zst")
+            assert [it.name for it in await sandbox.checkpoints()] == ["first"]
+
+    asyncio.run(work())
+    for name, files in (("first", "file\n"), ("now", "")):
+        read = stockade.import_checkpoint(tmp_path / f"{name}.tar.zst", f"brought/{name}")
+        with Sandbox() as sandbox:
+            sandbox.restore(read.reference)
+            assert sandbox.run("ls").stdout == files
+
+
+def test_files_of_an_attached_sandbox_pass_to_one_of_this_process(
+    session: str, tmp_path: Path
+) -> None:
+    stockade_command("create", "--name", "plain")
+    with Sandbox.attach("plain") as attached:
+        attached.run("echo there > new", check=True)
+        attached.export(tmp_path / "there.tar.zst")
+    # What the command line writes is read here, and the other way.
+    stockade_command("import", str(tmp_path / "there.tar.zst"), "--as", "line/there")
+    with Sandbox() as sandbox:
+        sandbox.restore("line/there", any_policy=True)
+        assert sandbox.run("cat new").stdout == "there\n"
+
+
 def test_mistakes_have_their_exceptions() -> None:
     with Sandbox() as sandbox:
         sandbox.checkpoint("first")

@@ -22,7 +22,15 @@ from .policy import Policy, Verdict
 from .ports import AsyncPort, Port
 from .results import CodeError, CodeExecution, Result
 from .sandbox import Sandbox
-from .state import Applied, Change, Checkpoint, checkpoints, remove_checkpoint
+from .state import (
+    Applied,
+    Change,
+    Checkpoint,
+    checkpoints,
+    export_checkpoint,
+    import_checkpoint,
+    remove_checkpoint,
+)
 from .walls import Wall, WallReport, doctor, doctor_async, has_image, wall_report
 
 __version__ = _version()
@@ -66,7 +74,9 @@ __all__ = [
     "doctor",
     "doctor_async",
     "errors",
+    "export_checkpoint",
     "has_image",
+    "import_checkpoint",
     "remove_checkpoint",
     "wall_report",
     *errors.__all__,

@@ -24,7 +24,9 @@ __all__ = [
     "command_line",
     "differences",
     "doctor",
+    "export_checkpoint",
     "has_image",
+    "import_checkpoint",
     "policy_schema",
     "presets",
     "remove_checkpoint",
@@ -438,6 +440,12 @@ class Events:
 
 def checkpoints(session: Optional[str]) -> str:
     """The checkpoints of a session, or all, as JSON."""
+
+def export_checkpoint(reference: str, file: str) -> None:
+    """Writes a checkpoint to a new file."""
+
+def import_checkpoint(file: str, reference: Optional[str]) -> str:
+    """Reads a checkpoint from a file. The result describes it, as JSON."""
 
 def remove_checkpoint(reference: str) -> None:
     """Removes a checkpoint."""

@@ -457,6 +457,18 @@ class Sandbox:
         finally:
             state.remove_checkpoint(kept.reference)
 
+    def export(self, file: Path, name: Optional[str] = None) -> None:
+        """Writes the files of now, or of a checkpoint, to a new file, such as ``work.tar.zst``.
+        `import_checkpoint` and ``stockade import`` read it."""
+        kept = self.checkpoint(state.passing_name()) if name is None else None
+        reference = kept.reference if kept else str(name)
+        reference = reference if "/" in reference else f"{self._label}/{reference}"
+        try:
+            state.export_checkpoint(reference, file)
+        finally:
+            if kept is not None:
+                state.remove_checkpoint(kept.reference)
+
     def close(self) -> None:
         """Ends everything inside and waits until nothing is left. May be called again."""
         self._is_closed = True

@@ -93,6 +93,19 @@ def remove_checkpoint(reference: str) -> None:
     _called(_stockade.remove_checkpoint, reference)
 
 
+def export_checkpoint(reference: str, file: _Path) -> None:
+    """Writes a checkpoint to a new file, such as ``work.tar.zst``, which only its owner can read."""
+    _called(_stockade.export_checkpoint, reference, os.fspath(file))
+
+
+def import_checkpoint(file: _Path, reference: Optional[str] = None) -> Checkpoint:
+    """Reads a checkpoint from a file into the store, under its own reference or another one.
+
+    Every name, length and hash is checked. `Sandbox.restore` takes its files by the reference.
+    """
+    return view(json.loads(_called(_stockade.import_checkpoint, os.fspath(file), reference)))
+
+
 def diff(reference: str, earlier: Optional[str] = None, all_places: bool = False) -> list[Change]:
     """What a checkpoint changed since the workspace started, or since an earlier one."""
     text = _called(_stockade.differences, reference, earlier=earlier, all=all_places)
