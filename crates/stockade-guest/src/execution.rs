@@ -96,6 +96,8 @@ struct Code {
 
 async fn write_code(request: &Execute, state: &State) -> Result<Option<Code>, StartFailure> {
     let Some(code) = &request.code else { return Ok(None) };
+    // An interpreter that waits for other variables may have its FIFO at the path of this code.
+    state.prepared.make_way(request, true, state);
     let mut stream = state.waiting.take(request.execution, Role::Code).await;
     let path = Path::new(code.path.as_str());
     let apart = state.prepared.is_for(request).then(|| path.with_added_extension("part"));

@@ -61,6 +61,25 @@ fn code_of_one_name_runs_with_other_arguments_each_time() {
 }
 
 #[test]
+fn code_with_variables_of_its_own_runs_after_code_without_them() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    let show = b"import os; print(os.environ.get('OWN', 'unset'))";
+    // From the second one on, an interpreter waits for the next.
+    for own in [None, None, Some("1"), Some("1"), Some("2"), None] {
+        let value = format!("OWN={}", own.unwrap_or_default());
+        let flags: &[&str] = if own.is_some() { &["-e", &value] } else { &[] };
+        let words = [&["code"], flags, &["one", "-"]].concat();
+        let run = finish_with(sessions.command(&words), show);
+        assert_eq!(run.text(), format!("{}\n", own.unwrap_or("unset")), "{own:?}");
+    }
+    for (name, flags) in [("a", &[][..]), ("b", &["-e", "OWN=context"]), ("c", &[])] {
+        sessions.text(&[&["context", "create"], flags, &["one", name]].concat());
+        sessions.text(&["context", "rm", "one", name]);
+    }
+}
+
+#[test]
 fn input_without_bytes_ends() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.create("one");
