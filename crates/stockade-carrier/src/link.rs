@@ -166,6 +166,9 @@ pub enum LinkError {
     /// The stream has ended.
     #[error("the stream to the guest has ended")]
     Closed,
+    /// This error closed the link; everything that waits for the guest receives it.
+    #[error(transparent)]
+    Fault(Arc<LinkError>),
 }
 
 /// A link to one guest. Dropping it ends the guest.
@@ -257,7 +260,7 @@ impl Link {
     pub async fn hello(&self) -> Result<HelloReply, LinkError> {
         match self.hello.clone().wait_for(Option::is_some).await {
             Ok(reply) => Ok(reply.clone().expect("it was waited for until it was there")),
-            Err(_) => Err(self.conversation.fault().unwrap_or(LinkError::Closed)),
+            Err(_) => Err(self.conversation.why_closed()),
         }
     }
 
@@ -359,9 +362,9 @@ impl Drop for Link {
     }
 }
 
-impl From<LinkError> for Error {
-    fn from(error: LinkError) -> Error {
-        let kind = match &error {
+impl LinkError {
+    fn kind(&self) -> ErrorKind {
+        match self {
             LinkError::Prepare { .. } => ErrorKind::Internal,
             LinkError::Command { .. }
             | LinkError::VariableName { .. }
@@ -380,8 +383,14 @@ impl From<LinkError> for Error {
             | LinkError::Connection { .. }
             | LinkError::Silent { .. }
             | LinkError::Closed => ErrorKind::Lost,
-        };
-        Error::new(kind, error)
+            LinkError::Fault(fault) => fault.kind(),
+        }
+    }
+}
+
+impl From<LinkError> for Error {
+    fn from(error: LinkError) -> Error {
+        Error::new(error.kind(), error)
     }
 }
 

@@ -103,7 +103,7 @@ impl ExecutionControl {
     }
 
     async fn answer(&self, answer: oneshot::Receiver<Answer>) -> Result<Answer, LinkError> {
-        answer.await.map_err(|_| LinkError::NotRunning { execution: self.execution })
+        answer.await.map_err(|_| self.conversation.why_unanswered(self.execution))
     }
 }
 

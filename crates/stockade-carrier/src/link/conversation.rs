@@ -1,7 +1,7 @@
 //! Checks which messages the guest may send on the control stream, and when.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::io::AsyncRead;
 use stockade_provider::ProcessEnd;
@@ -22,7 +22,8 @@ pub(super) struct Conversation {
 #[derive(Debug, Default)]
 struct State {
     executions: BTreeMap<u64, Execution>,
-    fault: Option<LinkError>,
+    /// Kept for every wait, also for those that begin later.
+    fault: Option<Arc<LinkError>>,
     closed: bool,
 }
 
@@ -78,12 +79,14 @@ impl Conversation {
 
     /// Expects one more answer about an execution. Called right before the query is sent.
     pub(super) fn ask(&self, execution: u64) -> Result<oneshot::Receiver<Answer>, LinkError> {
-        let mut state = self.lock();
-        let found = state.executions.get_mut(&execution);
-        let asked = found.ok_or(LinkError::NotRunning { execution })?;
         let (sender, answer) = oneshot::channel();
-        asked.asked.push_back(sender);
-        Ok(answer)
+        let mut state = self.lock();
+        if let Some(found) = state.executions.get_mut(&execution) {
+            found.asked.push_back(sender);
+            return Ok(answer);
+        }
+        drop(state);
+        Err(self.why_unanswered(execution))
     }
 
     /// Ends the conversation, and with it every wait for an end or an answer.
@@ -91,14 +94,29 @@ impl Conversation {
         let mut state = self.lock();
         if !state.closed {
             state.closed = true;
-            state.fault = fault;
+            state.fault = fault.map(Arc::new);
             state.executions.clear();
         }
     }
 
     /// Why the link was closed, if an error closed it.
     pub(super) fn fault(&self) -> Option<LinkError> {
-        self.lock().fault.take()
+        self.lock().fault.clone().map(LinkError::Fault)
+    }
+
+    /// The error of a wait that the end of the link ended.
+    pub(super) fn why_closed(&self) -> LinkError {
+        self.fault().unwrap_or(LinkError::Closed)
+    }
+
+    /// The error of a query about an execution that does not run: the end of the link, if that is
+    /// why.
+    pub(super) fn why_unanswered(&self, execution: u64) -> LinkError {
+        let is_closed = self.lock().closed;
+        match is_closed {
+            true => self.why_closed(),
+            false => LinkError::NotRunning { execution },
+        }
     }
 
     /// Reads messages until the guest closes the control stream or breaks the protocol.

@@ -99,6 +99,33 @@ async fn unsolicited_answers_close_the_link() {
 }
 
 #[tokio::test]
+async fn every_wait_of_a_broken_link_gets_the_error_that_broke_it() {
+    for transport in Transport::BOTH {
+        let (link, mut guest) = transport.raw(None);
+        let (first, one) = link.execute(command(&["true"])).unwrap();
+        let (_, two) = link.execute(command(&["true"])).unwrap();
+        let asked = tokio::spawn({
+            let first = first.clone();
+            async move { first.observe().await }
+        });
+        // The query is sent before the guest breaks the protocol.
+        tokio::task::yield_now().await;
+        guest.write_all(&data(INPUT, b"x")).unwrap();
+        let expected = "the guest broke the protocol: it wrote to a stream that it may only read";
+        let mut found = Vec::new();
+        for running in [one, two] {
+            found.push(timeout(LIMIT, running.end).await.unwrap().unwrap_err());
+        }
+        found.push(timeout(LIMIT, asked).await.unwrap().unwrap().unwrap_err().into());
+        // Waits that begin afterwards get it too.
+        found.push(timeout(LIMIT, first.observe()).await.unwrap().unwrap_err().into());
+        found.push(timeout(LIMIT, link.hello()).await.unwrap().unwrap_err().into());
+        let found: Vec<_> = found.iter().map(|it: &Error| (it.kind(), it.to_string())).collect();
+        assert_eq!(found, vec![(ErrorKind::Lost, expected.to_owned()); 5]);
+    }
+}
+
+#[tokio::test]
 async fn early_end_of_the_stream_is_the_end_of_the_sandbox() {
     for transport in Transport::BOTH {
         let (link, guest) = transport.raw(None);
