@@ -9,14 +9,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use stockade_wire::{
     Ends, FileChange, FileEntry, FileReply, FileRequest, FrameError, GuestMessage, Headers,
-    HostMessage, Opening, StreamHeader, encode, read_message,
+    HostMessage, StreamHeader, StreamOpening, encode, read_message,
 };
 
 fuzz_target!(|bytes: &[u8]| {
     read_all::<GuestMessage>(bytes);
     read_all::<HostMessage>(bytes);
     read_all::<StreamHeader>(bytes);
-    read_all::<Opening>(bytes);
+    read_all::<StreamOpening>(bytes);
     read_all::<FileRequest>(bytes);
     read_all::<FileReply>(bytes);
     read_all::<FileEntry>(bytes);

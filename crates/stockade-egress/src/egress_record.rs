@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use stockade_policy::{Denial, Effect, Host, Verdict};
+use stockade_provider::caller;
 use stockade_record::{Egress, Inspection, SecretAct, SecretUse, Via};
 use tokio::time::Instant;
 
@@ -30,7 +31,7 @@ impl EgressRecord {
         meter: Option<&Arc<Meter>>,
     ) -> EgressRecord {
         let event = Egress {
-            execution: None,
+            execution: caller().map(|caller| caller.0),
             connection,
             via,
             host: String::new(),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stockade_policy::{Control, Denial, Limit, Policy, Verdict};
-use stockade_provider::{ImageRoot, Plan, Program};
+use stockade_provider::{ExecutionId, ImageRoot, Plan, Program};
 use stockade_record::{
     Body, CodeDigest, Command, Denied, Egress, ExecutionEnded, ExecutionStarted, FileOperation,
     ImageUsed, LimitHit, OutputCounts, PolicyDigest, PortEvent, Recorder, SecretReplaced,
@@ -145,13 +145,28 @@ impl Record {
     }
 }
 
-/// The executions that run now, each with the denials of the gate and the tool broker so far.
+/// The executions that run now.
 #[derive(Debug, Default)]
-pub(crate) struct RunningNow(Mutex<BTreeMap<u64, Vec<Denial>>>);
+pub(crate) struct RunningNow(Mutex<BTreeMap<u64, RunningOne>>);
+
+#[derive(Debug, Default)]
+struct RunningOne {
+    /// Its number at the wall, once it runs there.
+    at_wall: Option<ExecutionId>,
+    /// The denials of the gate and the tool broker so far.
+    denials: Vec<Denial>,
+}
 
 impl RunningNow {
     pub(crate) fn add(&self, execution: u64) {
-        self.lock().insert(execution, Vec::new());
+        self.lock().insert(execution, RunningOne::default());
+    }
+
+    /// Records what the wall calls an execution.
+    pub(crate) fn started(&self, execution: u64, at_wall: ExecutionId) {
+        if let Some(one) = self.lock().get_mut(&execution) {
+            one.at_wall = Some(at_wall);
+        }
     }
 
     /// How many programs run.
@@ -161,27 +176,32 @@ impl RunningNow {
 
     /// Removes an execution and returns its denials.
     pub(crate) fn remove(&self, execution: u64) -> Vec<Denial> {
-        self.lock().remove(&execution).unwrap_or_default()
+        self.lock().remove(&execution).map(|one| one.denials).unwrap_or_default()
     }
 
-    /// The execution that an event belongs to: the only running one. With several, a connection
-    /// does not show which one opened it, and the event belongs to the session.
-    fn only(&self, denial: Option<&Denial>) -> Option<u64> {
+    /// The execution that an event belongs to: the one that the wall names, or else the only one
+    /// that runs. An event of one that has ended, or of several, belongs to the session.
+    fn owner(&self, at_wall: Option<u64>, denial: Option<&Denial>) -> Option<u64> {
         /// The most distinct denials that are kept for one execution.
         const MOST: usize = 256;
         let mut running = self.lock();
+        let is_only = running.len() == 1;
         let mut all = running.iter_mut();
-        let (Some((execution, denials)), None) = (all.next(), all.next()) else { return None };
+        let (execution, one) = match at_wall.map(ExecutionId) {
+            Some(named) => all.find(|(_, one)| one.at_wall == Some(named))?,
+            None if is_only => all.next()?,
+            None => return None,
+        };
         if let Some(denial) = denial
-            && denials.len() < MOST
-            && !denials.contains(denial)
+            && one.denials.len() < MOST
+            && !one.denials.contains(denial)
         {
-            denials.push(denial.clone());
+            one.denials.push(denial.clone());
         }
         Some(*execution)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<Denial>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, RunningOne>> {
         // No critical section leaves the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -196,13 +216,13 @@ pub(crate) struct OfExecution {
 
 impl Sink for OfExecution {
     fn egress(&self, event: Egress) -> Result<(), Unrecorded> {
-        let execution = self.running.only(event.denial.as_ref());
+        let execution = self.running.owner(event.execution, event.denial.as_ref());
         let Some(recorder) = &self.recorder else { return Ok(()) };
         blocking(|| recorder.egress(Egress { execution, ..event }))
     }
 
     fn tool_call(&self, event: ToolCall) -> Result<(), Unrecorded> {
-        let execution = self.running.only(event.denial.as_ref());
+        let execution = self.running.owner(event.execution, event.denial.as_ref());
         let Some(recorder) = &self.recorder else { return Ok(()) };
         blocking(|| recorder.tool_call(ToolCall { execution, ..event }))
     }

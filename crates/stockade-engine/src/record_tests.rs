@@ -150,15 +150,25 @@ async fn every_event_names_its_execution_or_belongs_to_the_session() {
 }
 
 #[test]
-fn event_belongs_to_the_only_running_execution_and_otherwise_to_the_session() {
+fn event_belongs_to_the_execution_that_the_wall_names_or_the_only_one_or_the_session() {
     let running = RunningNow::default();
-    assert_eq!(running.only(None), None);
+    assert_eq!(running.owner(None, None), None);
     running.add(3);
-    assert_eq!(running.only(None), Some(3));
+    assert_eq!(running.owner(None, None), Some(3));
+    running.started(3, ExecutionId(1));
     running.add(4);
-    assert_eq!(running.only(None), None);
+    running.started(4, ExecutionId(2));
+    assert_eq!(running.owner(None, None), None);
+    assert_eq!(running.owner(Some(1), None), Some(3));
+    assert_eq!(running.owner(Some(2), None), Some(4));
+    assert_eq!(running.owner(Some(7), None), None);
     running.remove(3);
-    assert_eq!(running.only(None), Some(4));
+    assert_eq!(running.owner(None, None), Some(4));
+    assert_eq!(
+        running.owner(Some(1), None),
+        None,
+        "an event of one that has ended is not another's"
+    );
 }
 
 #[tokio::test]

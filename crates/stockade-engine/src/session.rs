@@ -151,6 +151,9 @@ impl Session {
                 self.running.add(execution);
                 let sandbox = self.sandbox();
                 let running = self.start(sandbox.as_ref().as_ref(), &request).await?;
+                if let Ok(running) = &running {
+                    self.running.started(execution, running.id);
+                }
                 (sandbox, running)
             };
             if let (Ok(running), Some(started)) = (&running, started) {

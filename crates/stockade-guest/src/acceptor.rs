@@ -19,6 +19,7 @@ use rustix::net::{SocketFlags, accept_with, getsockname, sockopt};
 use rustix::process::{Resource, getrlimit};
 use stockade_wire::Opening;
 
+use crate::callers::Callers;
 use crate::listeners::{Answers, SyntheticListeners};
 use crate::opener::Opener;
 use crate::reactor::{Descriptor, Direction, Reactor};
@@ -52,6 +53,17 @@ impl Origin {
             Origin::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
             Origin::ToTools => Some(Opening::Tools),
             Origin::ToDenials => Some(Opening::Denials),
+        }
+    }
+
+    /// The execution that a connection comes from, if the guest can tell.
+    fn execution(self, client: &Descriptor, callers: &Callers) -> Option<u64> {
+        match self {
+            Origin::Redirected => callers.of_tcp(client, sockopt::ip_original_dst(client).ok()?),
+            Origin::Direct => {
+                callers.of_tcp(client, SocketAddrV4::try_from(getsockname(client).ok()?).ok()?)
+            }
+            Origin::ToTools | Origin::ToDenials => callers.of_local(client),
         }
     }
 
@@ -131,7 +143,11 @@ impl Acceptor {
     async fn admit(&self, client: Descriptor) {
         let Some(opening) = self.origin.opening(&client) else { return };
         let Some(place) = Slots::take(&self.slots) else { return reset(&client) };
-        let Some(stream) = self.opener.open(opening).await else { return reset(&client) };
+        let callers = self.opener.callers.get();
+        let execution = callers.and_then(|callers| self.origin.execution(&client, callers));
+        let Some(stream) = self.opener.open(opening, execution).await else {
+            return reset(&client);
+        };
         if !self.origin.is_local() {
             // The relay forwards bytes as they come; Nagle's algorithm would only delay them.
             let _ = sockopt::set_tcp_nodelay(&client, true);

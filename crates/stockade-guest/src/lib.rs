@@ -8,6 +8,7 @@
 mod acceptor;
 mod acceptors;
 mod buffer;
+mod callers;
 mod code;
 mod control;
 mod denied;

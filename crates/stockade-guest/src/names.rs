@@ -32,7 +32,7 @@ pub(crate) async fn serve(
 ) {
     loop {
         let (asker, question) = poll_fn(|context| poll_question(&socket, context)).await;
-        let Some(stream) = opener.open(Opening::Names).await else { continue };
+        let Some(stream) = opener.open(Opening::Names, None).await else { continue };
         let id = stream.id().val();
         let mut names = Names::new(stream, synthetic.clone());
         names.ask(asker, &question);

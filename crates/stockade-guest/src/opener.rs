@@ -1,15 +1,16 @@
 //! Streams that the guest opens.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use futures_channel::oneshot;
 use futures_util::io::{AsyncRead, AsyncWrite};
-use stockade_wire::{Ends, Opening, write_message};
+use stockade_wire::{Ends, Opening, StreamOpening, write_message};
 use yamux::{Connection, Stream};
 
+use crate::callers::Callers;
 use crate::splice::SplicePipes;
 
 /// Tracks how the streams of connections end.
@@ -21,6 +22,8 @@ pub(crate) struct Opener {
     asked: Rc<RefCell<Asked>>,
     pub(crate) ends: SharedEnds,
     pub(crate) pipes: SplicePipes,
+    /// Finds the executions of connections; set before any is accepted.
+    pub(crate) callers: Rc<OnceCell<Callers>>,
 }
 
 #[derive(Default)]
@@ -31,8 +34,8 @@ struct Asked {
 }
 
 impl Opener {
-    /// Opens a stream and sends `opening` on it. Returns none when the connection accepts no more.
-    pub(crate) async fn open(&self, opening: Opening) -> Option<Stream> {
+    /// Opens a stream and sends `opening` on it, with the execution that it is for. Returns none when the connection accepts no more.
+    pub(crate) async fn open(&self, opening: Opening, execution: Option<u64>) -> Option<Stream> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut asked = self.asked.borrow_mut();
@@ -42,7 +45,7 @@ impl Opener {
             }
         }
         let mut stream = receiver.await.ok()?;
-        write_message(&mut stream, &opening).await.ok()?;
+        write_message(&mut stream, &StreamOpening { opening, execution }).await.ok()?;
         Some(stream)
     }
 

@@ -126,6 +126,38 @@ impl Processes {
         self.wait_until(|table| is_settled(table).then_some(())).await;
     }
 
+    /// Whether more than one program runs.
+    pub(crate) fn runs_several(&self) -> bool {
+        self.table.borrow().programs.values().filter(|program| !program.is_gone).count() > 1
+    }
+
+    /// The execution of a process, if exactly one can be its own.
+    pub(crate) fn execution_of(&self, process: i32) -> Option<u64> {
+        let table = self.table.borrow();
+        let only = |has: &dyn Fn(&Program) -> bool| {
+            let mut found = table.programs.iter().filter(|(_, it)| !it.is_gone && has(it));
+            match (found.next(), found.next()) {
+                (Some((execution, _)), None) => Some(*execution),
+                _ => None,
+            }
+        };
+        let above: Vec<i32> = subtree::lineage(process).collect();
+        let is_below = |ancestor: Pid| above.contains(&ancestor.as_raw_nonzero().get());
+        let by_parents = only(&|program| match program.held {
+            HeldBy::Keeper(keeper) => is_below(keeper),
+            HeldBy::Leaf | HeldBy::Nothing => is_below(program.leader),
+        });
+        // An orphan is no longer below its leader, and is still in the same cgroup.
+        by_parents.or_else(|| {
+            let group = |process: i32| std::fs::read(format!("/proc/{process}/cgroup")).ok();
+            let own = group(process)?;
+            only(&|program| {
+                let leader = program.leader.as_raw_nonzero().get();
+                program.held == HeldBy::Leaf && group(leader).as_ref() == Some(&own)
+            })
+        })
+    }
+
     /// Records `leader` as the program of an execution.
     pub(crate) fn lead(&self, execution: u64, leader: Pid, held: HeldBy) {
         let program = Program {

@@ -25,6 +25,7 @@ use stockade_wire::{GuestExit, Role, StreamHeader, read_message};
 use yamux::{Config, Connection, ConnectionError, FrameDecodeError, Mode};
 
 use crate::acceptors::Acceptors;
+use crate::callers::Callers;
 use crate::control::converse;
 use crate::execution::State;
 use crate::files;
@@ -148,6 +149,7 @@ fn serve_at(stream: Stream, mut place: Setup) -> io::Result<GuestExit> {
     let socket = Socket::new(stream.ends(&reactor)?, opener.as_ref(), Rc::clone(&state.heard));
     let lifeline = place.lifeline.map(|end| Descriptor::new(end, &reactor)).transpose()?;
     if let (Some(acceptors), Some(opener)) = (place.acceptors, &opener) {
+        opener.callers.get_or_init(|| Callers::new(&state.processes));
         acceptors.serve(opener, &reactor)?;
     }
     let mut config = Config::default();

@@ -53,6 +53,17 @@ pub(crate) fn is_possible() -> bool {
     is_own && list().is_ok_and(|found| found.contains_key(&own()))
 }
 
+/// A process and those above it, the nearest first. Ends where a process cannot be found.
+pub(crate) fn lineage(process: i32) -> impl Iterator<Item = i32> {
+    /// More than any tree inside is deep.
+    const MOST: usize = 1024;
+    let above = |process: &i32| {
+        let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+        parse(&stat).map(|found| found.parent).filter(|parent| *parent > 0)
+    };
+    std::iter::successors(Some(process), above).take(MOST)
+}
+
 fn kill_stopped(part: &Part) -> io::Result<Vec<Pid>> {
     let mut killed = BTreeSet::new();
     for _ in 0..ROUNDS {

@@ -6,6 +6,7 @@
 
 mod aged;
 mod authorities;
+mod caller;
 mod command;
 mod error;
 mod execution;
@@ -23,6 +24,7 @@ mod usage;
 
 pub use aged::Aged;
 pub use authorities::{authority_variables, java_store, java_store_path};
+pub use caller::{caller, on_behalf_of};
 pub use command::Command;
 pub use error::{Error, ErrorKind, chain};
 pub use execution::{

@@ -11,6 +11,9 @@ pub struct Unrecorded;
 
 /// Receives the decisions of a gate and of a tool broker. Called from any thread; returns when the
 /// event is written.
+///
+/// The execution of an event is the wall's number of the program for which the gate or the broker
+/// worked, if the wall knows it.
 pub trait Sink: Send + Sync + fmt::Debug {
     /// Records one decision. After a failure the gate allows nothing more.
     fn egress(&self, event: Egress) -> Result<(), Unrecorded>;

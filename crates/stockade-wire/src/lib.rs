@@ -6,7 +6,7 @@
 //!   others of the host  one StreamHeader frame, then the raw bytes of one stream of one execution,
 //!                       one operation on files, see FileRequest, or one connection, see
 //!                       PortRequest
-//!   those of the guest  one Opening frame, then the raw bytes of one connection of a program
+//!   those of the guest  one StreamOpening frame, then the raw bytes of one connection of a program
 //! ```
 //! The socket transport of a wall on this machine may send the rest of a fast download through a
 //! pipe, see [`SpliceHeader`].
@@ -54,7 +54,9 @@ pub use message::{
     Nonce, PROTOCOL_VERSION,
 };
 pub use multiplex::{Ends, Header, Headers, Heard};
-pub use opening::{DENIAL_SOCKET, NAME_SERVER, NAMED, Opening, PROXY, RELAY, TOOL_SOCKET};
+pub use opening::{
+    DENIAL_SOCKET, NAME_SERVER, NAMED, Opening, PROXY, RELAY, StreamOpening, TOOL_SOCKET,
+};
 pub use ports::{PortReply, PortRequest};
 pub use splice::SpliceHeader;
 pub use text::{Text, TextError};

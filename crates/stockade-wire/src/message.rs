@@ -13,7 +13,7 @@ use crate::execution::{
 ///
 /// The formats of [`Hello`] and [`HelloReply`] never change, so that two ends of different versions
 /// report the version mismatch and not a malformed message.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// A message from the host on the control stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

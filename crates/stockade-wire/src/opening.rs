@@ -22,6 +22,23 @@ pub const RELAY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 53), 
 ///
 /// The guest decides nothing: it reports where a program connected, and the host decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamOpening {
+    /// What the stream carries.
+    pub opening: Opening,
+    /// The execution whose program connected, if several run and the guest can tell. Only names in
+    /// records and reports depend on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u64>,
+}
+
+impl StreamOpening {
+    /// The maximum length of the frame.
+    pub const MAX_BYTES: usize = 128;
+}
+
+/// What a stream carries that the guest opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Opening {
     /// Queries to the name server inside, framed as in DNS over TCP: a length of two bytes, big
@@ -44,9 +61,6 @@ pub enum Opening {
 }
 
 impl Opening {
-    /// The maximum length of the frame.
-    pub const MAX_BYTES: usize = 128;
-
     /// The kind of a connection that a program inside made to `dialled`.
     pub fn of(dialled: SocketAddrV4) -> Option<Opening> {
         let (network, prefix) = NAMED;
@@ -99,8 +113,11 @@ mod tests {
 
     #[test]
     fn longest_opening_is_within_its_bound() {
-        let longest =
+        let opening =
             Opening::Connection { address: Ipv4Addr::new(127, 127, 255, 255), port: 65535 };
-        assert!(crate::encode(&longest).unwrap().len() <= Opening::MAX_BYTES);
+        let longest = StreamOpening { opening, execution: Some(u64::MAX) };
+        assert!(crate::encode(&longest).unwrap().len() <= StreamOpening::MAX_BYTES);
+        let shortest = StreamOpening { opening: Opening::Proxy, execution: None };
+        assert_eq!(serde_json::to_string(&shortest).unwrap(), "{\"opening\":\"proxy\"}");
     }
 }

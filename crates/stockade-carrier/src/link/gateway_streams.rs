@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::io::AsyncWriteExt;
-use stockade_provider::{Destination, Duplex, Gateway};
+use stockade_provider::{Destination, Duplex, ExecutionId, Gateway, on_behalf_of};
 use stockade_splice::SpliceStream;
-use stockade_wire::{FrameError, Opening, read_message_within};
+use stockade_wire::{FrameError, Opening, StreamOpening, read_message_within};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use yamux::Stream;
@@ -65,8 +65,8 @@ async fn serve(
 ) -> Result<(), LinkError> {
     // An empty write acknowledges the stream: the guest opens at most 256 unacknowledged streams.
     let _ = stream.write(&[]).await;
-    let opening = read_message_within::<Opening, _>(&mut stream, Opening::MAX_BYTES);
-    let opening = match timeout(OPENING_WITHIN, opening).await {
+    let opening = read_message_within::<StreamOpening, _>(&mut stream, StreamOpening::MAX_BYTES);
+    let StreamOpening { opening, execution } = match timeout(OPENING_WITHIN, opening).await {
         Ok(Ok(opening)) => opening,
         Ok(Err(FrameError::Malformed { .. } | FrameError::TooLong { .. })) => {
             return Err(LinkError::Breach { what: "it opened a stream for nothing that is known" });
@@ -80,7 +80,8 @@ async fn serve(
         Some(pipes) => Box::new(SpliceStream::new(stream, pipes.opener(id, written))),
         None => Box::new(stream),
     };
-    gateway.serve(destination(opening), stream).await;
+    let caller = execution.map(ExecutionId);
+    on_behalf_of(caller, gateway.serve(destination(opening), stream)).await;
     Ok(())
 }
 

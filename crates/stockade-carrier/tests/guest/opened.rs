@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use stockade_carrier::Link;
 use stockade_provider::{Carried, Destination, Duplex, ErrorKind, Gateway, Running};
-use stockade_wire::{Opening, encode};
+use stockade_wire::{Opening, StreamOpening, encode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::spawn_blocking;
@@ -190,7 +190,8 @@ pub(crate) fn destination(port: u16) -> Destination {
 
 /// The frame that opens a stream, with `more` after the opening.
 pub(crate) fn opens(stream: u32, opening: &Opening, more: &[u8]) -> Vec<u8> {
-    let body = [encode(opening).unwrap().as_slice(), more].concat();
+    let opening = StreamOpening { opening: *opening, execution: None };
+    let body = [encode(&opening).unwrap().as_slice(), more].concat();
     frame(DATA, SYN, stream, body.len() as u32, &body)
 }
 
@@ -251,7 +252,7 @@ async fn guest_that_sends_after_the_hosts_half_close_is_reset() {
 #[tokio::test]
 async fn garbage_instead_of_an_opening_closes_the_link() {
     for transport in Transport::BOTH {
-        let long = encode(&"x".repeat(Opening::MAX_BYTES)).unwrap();
+        let long = encode(&"x".repeat(StreamOpening::MAX_BYTES)).unwrap();
         let wrong =
             encode(&serde_json::json!({"connection": {"address": "::1", "port": 1}})).unwrap();
         let unknown = encode(&serde_json::json!("tunnel")).unwrap();

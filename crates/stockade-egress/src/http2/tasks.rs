@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use stockade_provider::{caller, on_behalf_of};
 use tokio::task::JoinSet;
 
 /// Owns the tasks; dropping it ends them.
@@ -29,7 +30,7 @@ impl Handle {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Forgets those that have ended.
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        tasks.spawn(on_behalf_of(caller(), task));
     }
 }
 

@@ -101,6 +101,7 @@ impl Session {
                 // Fails if the caller does not want to know.
                 let _ = started.send(StartedExecution { execution, control });
             }
+            self.running.started(execution, entry.id);
             let busy = Busy::new(&entry);
             let report = self.call(&entry, text, added, events, call.timeout, stop, asked).await;
             drop((busy, turn));

@@ -157,7 +157,7 @@ impl Session {
                 return Err(error);
             }
         };
-        let Running { control, stdin, stdout, stderr, end, .. } = running;
+        let Running { id, control, stdin, stdout, stderr, end, .. } = running;
         let inside = Inside::new(stdout, stderr, end, Arc::clone(&control), &token);
         let (jobs, received) = mpsc::channel(1);
         let state = Arc::new(watch::Sender::new(State::default()));
@@ -182,7 +182,7 @@ impl Session {
         let (turn, started, used) =
             (Mutex::new(()), SystemTime::now(), std::sync::Mutex::default());
         let entry =
-            Arc::new(LiveContext { name, request, started, jobs, control, turn, state, used });
+            Arc::new(LiveContext { id, name, request, started, jobs, control, turn, state, used });
         self.contexts.put(Arc::clone(&entry));
         Ok(entry)
     }

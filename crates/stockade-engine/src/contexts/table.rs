@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use stockade_contexts::{ContextName, ContextView};
-use stockade_provider::{ExecutionControl, SandboxUsage};
+use stockade_provider::{ExecutionControl, ExecutionId, SandboxUsage};
 use tokio::sync::{Mutex as Turn, RwLock, mpsc, watch};
 use tokio::time::timeout;
 
@@ -21,6 +21,8 @@ const END_RECORD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One context with its interpreter.
 pub(super) struct LiveContext {
+    /// The interpreter at the wall.
+    pub(super) id: ExecutionId,
     pub(super) name: ContextName,
     pub(super) request: ContextRequest,
     pub(super) started: SystemTime,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use stockade_policy::{Denial, Effect, ToolArguments, Verdict};
+use stockade_provider::caller;
 use stockade_record::ToolCall;
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ pub(super) struct CallRecord {
 impl CallRecord {
     pub(super) fn new(shared: &Arc<Shared>, tool: &str, started: Instant) -> CallRecord {
         let event = ToolCall {
-            execution: None,
+            execution: caller().map(|caller| caller.0),
             call: shared.next_number(),
             tool: harmless(tool, ToolCall::MAX_TOOL_BYTES),
             verdict: Effect::Deny,

@@ -1,5 +1,6 @@
 //! Sessions, end to end: `stockade create` and everything that uses a session.
 
+mod attribution;
 mod changes;
 mod checkpoints;
 mod contexts;
