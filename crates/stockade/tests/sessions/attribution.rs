@@ -34,6 +34,24 @@ except OSError:
 meet('asked')
 ";
 
+/// Calls a tool that is not allowed, from a process that is left by its parent.
+const CALLED: &str = "\
+import json, subprocess
+call = 'import json, socket, sys\\n' \
+    'broker = socket.socket(socket.AF_UNIX)\\n' \
+    'broker.connect(sys.argv[1])\\n' \
+    'broker.sendall(json.dumps({\"id\": 1, \"call\": sys.argv[2]}).encode() + b\"\\\\n\")\\n' \
+    'answer = json.loads(broker.makefile().readline())\\n' \
+    'open(sys.argv[3], \"w\").write(answer[\"error\"][\"code\"])\\n'
+words = [sys.executable, '-c', call, os.environ['STOCKADE_TOOLS_SOCKET'], f'tool_{own}', f'{own}-code']
+if os.fork() == 0:
+    subprocess.Popen(words)
+    os._exit(0)
+os.wait()
+wait(f'{own}-code')
+meet('called')
+";
+
 impl Sessions {
     /// Starts the program `own`, which meets `other`.
     fn meets(&self, own: &str, other: &str, code: &str) -> JoinHandle<Run> {
@@ -77,6 +95,28 @@ fn denied_host_is_reported_for_the_program_that_asked_for_it() {
 }
 
 #[test]
+fn denied_tool_call_is_reported_for_the_program_that_made_it() {
+    let Some(sessions) = Sessions::new() else { return };
+    let schema = "input_schema: {type: object}";
+    let tools: String = ["allowed", "tool_a", "tool_b"]
+        .map(|name| format!("  - {{name: {name}, command: [cat], {schema}}}\n"))
+        .concat();
+    let tools = sessions.place.file("tools.yaml", format!("tools:\n{tools}"));
+    let policy = "version: \"2\"\ntool_allowlist: [allowed]\n";
+    let policy = sessions.place.file("policy.yaml", policy);
+    sessions.text(&["create", "--name", "one", "--policy", &policy, "--tools", &tools]);
+    let (one, two) = (sessions.meets("a", "b", CALLED), sessions.meets("b", "a", CALLED));
+    for (found, tool) in [(report(one), "tool_a"), (report(two), "tool_b")] {
+        assert_eq!(
+            (&found["outcome"], &found["exit_code"]),
+            (&json!("exited"), &json!(0)),
+            "{found}"
+        );
+        assert_eq!(targets(found["denials"].as_array().expect("denials")), [tool], "{found}");
+    }
+}
+
+#[test]
 fn memory_kill_and_usage_are_reported_for_the_program_that_caused_them() {
     let Some(sessions) = Sessions::new() else { return };
     sessions.text(&["create", "--name", "one", "--memory", "256m"]);
@@ -85,7 +125,6 @@ fn memory_kill_and_usage_are_reported_for_the_program_that_caused_them() {
     let grows = report(grows);
     sessions.sh("one", "touch over").text();
     let waits = report(waits);
-    println!("{grows}\n{waits}");
     assert_eq!((&waits["outcome"], &waits["exit_code"]), (&json!("exited"), &json!(0)), "{waits}");
     assert_eq!(waits["limits_hit"], json!([]), "{waits}");
     let peak = |report: &Value| report["usage"]["memory_peak_bytes"].as_u64();
