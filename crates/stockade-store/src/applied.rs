@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{damaged, file};
-use crate::store::{MAX_RECORD_BYTES, read, sync_directory};
+use crate::store::{MAX_RECORD_BYTES, Sharing, read, sync_directory};
 use crate::{Checkpoint, Hash, Store, StoreError};
 
 impl Store {
@@ -18,9 +18,7 @@ impl Store {
     ) -> Result<BTreeMap<String, Hash>, StoreError> {
         let path = self.applied_path(checkpoint, target);
         match read(&path, MAX_RECORD_BYTES) {
-            Err(StoreError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Ok(BTreeMap::new())
-            }
+            Err(error) if error.is_not_found() => Ok(BTreeMap::new()),
             text => {
                 serde_json::from_slice(&text?).map_err(|error| damaged(&path, error.to_string()))
             }
@@ -37,6 +35,8 @@ impl Store {
         let path = self.applied_path(checkpoint, target);
         let text =
             serde_json::to_vec(applied).map_err(|error| damaged(&path, error.to_string()))?;
+        // A collection removes every file that is not complete.
+        let _lock = self.lock(Sharing::Shared)?;
         let (mut new, new_path) = self.new_file()?;
         let written = new.write_all(&text).and_then(|()| new.sync_data());
         if let Err(error) = written.and_then(|()| fs::rename(&new_path, &path)) {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::contents::Index;
 use crate::error::{damaged, file};
 use crate::store::Sharing;
-use crate::{Checkpoint, Contents, Hash, Store, StoreError, pack};
+use crate::{Checkpoint, Contents, Hash, Reference, Store, StoreError, pack};
 
 /// What the store uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -102,10 +102,7 @@ impl Store {
             fs::remove_file(&path).map_err(file("remove", &path))?;
             collected.unfinished += 1;
         }
-        let mut live = HashSet::new();
-        for reference in self.references()? {
-            self.names(&self.checkpoint(&reference)?, &mut live)?;
-        }
+        let mut live = self.live(&self.references()?)?;
         // What this collection wrote: a pack with the same blobs has the same path.
         let mut fresh = HashSet::new();
         for (path, opened, index) in Index::read(self)?.packs {
@@ -145,6 +142,20 @@ impl Store {
         Ok(collected)
     }
 
+    /// The blobs that these checkpoints need. Removing a checkpoint takes no lock, so each may be gone
+    /// since they were listed; then nothing needs its blobs.
+    fn live(&self, references: &[Reference]) -> Result<HashSet<Hash>, StoreError> {
+        let mut live = HashSet::new();
+        for reference in references {
+            match self.checkpoint(reference) {
+                Ok(checkpoint) => self.names(&checkpoint, &mut live)?,
+                Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(live)
+    }
+
     fn check(&self, checkpoint: &Checkpoint) -> Result<(), StoreError> {
         let mut needed = HashSet::new();
         self.names(checkpoint, &mut needed)?;
@@ -164,3 +175,7 @@ impl Store {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+mod tests;

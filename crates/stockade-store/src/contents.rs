@@ -68,6 +68,8 @@ impl Store {
     /// Opens the files of a checkpoint.
     pub fn contents(&self, checkpoint: &Checkpoint) -> Result<Contents, StoreError> {
         let lock = self.lock(Sharing::Shared)?;
+        // It may have been removed, and its blobs collected, since the caller read it.
+        self.checkpoint(&checkpoint.reference()?)?;
         Ok(Contents { _lock: Some(lock), ..Contents::unlocked(self, checkpoint)? })
     }
 }

@@ -93,6 +93,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether a file is missing that another process may have removed.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, StoreError::File { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Advice for the user.
     pub fn remedy(&self) -> String {
         match self {

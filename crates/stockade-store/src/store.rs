@@ -103,7 +103,7 @@ impl Store {
     pub fn checkpoint(&self, reference: &Reference) -> Result<Checkpoint, StoreError> {
         let path = self.record(reference);
         let text = match read(&path, MAX_RECORD_BYTES) {
-            Err(StoreError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(error) if error.is_not_found() => {
                 return Err(StoreError::Missing { reference: reference.to_string() });
             }
             text => text?,
@@ -174,8 +174,11 @@ impl Store {
         let directory = all.join(reference.session());
         let published = write.map_err(file("write", &new_path)).and_then(|()| {
             // Another process may remove the empty directory at any moment.
-            for _ in 0..16 {
-                private(&mut DirBuilder::new(), &directory)?;
+            for _ in 0..100 {
+                match private(&mut DirBuilder::new(), &directory) {
+                    Err(error) if error.is_not_found() => continue,
+                    made => made?,
+                }
                 match renameat_with(CWD, &new_path, CWD, &path, RenameFlags::NOREPLACE) {
                     Err(Errno::NOENT) => {}
                     Err(Errno::EXIST) => {
@@ -245,11 +248,7 @@ impl Store {
         let mut references = Vec::new();
         for session in names(&all)? {
             let inner = match names(&all.join(&session)) {
-                Err(StoreError::File { source, .. })
-                    if source.kind() == io::ErrorKind::NotFound =>
-                {
-                    continue;
-                }
+                Err(error) if error.is_not_found() => continue,
                 inner => inner?,
             };
             for name in inner {
@@ -324,4 +323,4 @@ fn private(builder: &mut DirBuilder, path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 #[path = "store_tests.rs"]
-mod tests;
+pub(crate) mod tests;

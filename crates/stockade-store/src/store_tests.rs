@@ -5,14 +5,14 @@ use stockade_archive::tree::{FileHead, Metadata, Record, end_content, write_exte
 use super::*;
 use crate::{Limits, StoredPlace};
 
-fn store() -> (tempfile::TempDir, Store) {
+pub(crate) fn store() -> (tempfile::TempDir, Store) {
     let place = tempfile::tempdir().unwrap();
     let store = Store::open(&place.path().join("store")).unwrap();
     (place, store)
 }
 
 /// Bytes that cannot be compressed, different for each number.
-fn noise(number: u64, length: usize) -> Vec<u8> {
+pub(crate) fn noise(number: u64, length: usize) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&number.to_le_bytes());
     let mut bytes = vec![0; length];
@@ -21,7 +21,7 @@ fn noise(number: u64, length: usize) -> Vec<u8> {
 }
 
 /// A tree with these files.
-fn tree(files: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn tree(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
     Record::Place { number: 0, changes: false, metadata: Metadata::default() }.encode(&mut bytes);
     for (name, content) in files {
@@ -37,7 +37,7 @@ fn tree(files: &[(&str, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-fn keep(store: &Store, name: &str, tree: &[u8]) -> Result<Checkpoint, StoreError> {
+pub(crate) fn keep(store: &Store, name: &str, tree: &[u8]) -> Result<Checkpoint, StoreError> {
     let mut builder = store.build()?;
     let summary = builder.add(&mut &*tree, Limits::MOST)?;
     builder.publish(Checkpoint {
@@ -63,7 +63,7 @@ fn keep(store: &Store, name: &str, tree: &[u8]) -> Result<Checkpoint, StoreError
 }
 
 /// The tree that a sandbox would receive.
-fn sent(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn sent(store: &Store, checkpoint: &Checkpoint) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     store.contents(checkpoint)?.send(&[0], &mut bytes)?;
     Ok(bytes)
