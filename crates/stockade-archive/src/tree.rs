@@ -18,8 +18,11 @@ mod open;
 mod order;
 mod record;
 
-pub use capture::{CapturedPlace, Counted, capture};
-pub use content::{Extent, MAX_EXTENT_BYTES, end_content, read_extent, write_extent};
+pub use capture::{CapturedPlace, Counted, HashFunction, capture, digest};
+pub use content::{
+    Extent, HASH_BYTES, MAX_CHUNK_BYTES, MAX_EXTENT_BYTES, end_content, is_same_chunk, read_extent,
+    write_chunk, write_extent,
+};
 pub use deliver::{LeftOut, Target, Undelivered, deliver};
 pub use fill::{Filled, fill_tree};
 pub use order::Order;

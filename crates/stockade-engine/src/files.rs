@@ -248,6 +248,10 @@ impl Files for RecordedFiles {
         self.files.capture()
     }
 
+    fn digest(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        self.files.digest()
+    }
+
     fn fill(&self, tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
         self.files.fill(tree)
     }

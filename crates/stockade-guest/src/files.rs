@@ -61,10 +61,12 @@ fn start(state: &State) -> io::Result<(Descriptor, Descriptor)> {
     let (output, its_output) = io::pipe()?;
     let uppers = state.uppers.iter().map(|(_, upper)| upper.as_fd()).collect::<Vec<_>>();
     let paths: Vec<_> = state.uppers.iter().map(|(path, _)| path.clone()).collect();
-    let spared = state.leaves.is_none().then(|| state.processes.helpers());
+    let stops_programs = state.leaves.is_none();
+    let (helpers, waiting) = (state.processes.helpers(), state.processes.waiting());
     let work = |input, output, uppers| {
         let uppers = paths.into_iter().zip(uppers).collect();
-        serve::serve(input, output, &state::CaptureScope { uppers, spared });
+        let scope = state::CaptureScope { uppers, stops_programs, helpers, waiting };
+        serve::serve(input, output, &scope);
     };
     let child = run_in_child(its_input.into(), its_output.into(), &uppers, work)?;
     state.processes.help(child);

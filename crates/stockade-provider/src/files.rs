@@ -118,7 +118,16 @@ pub trait Files: Send + Sync {
         Box::pin(async { Err(not_kept(FileOperation::Capture)) })
     }
 
-    /// Writes the records of a tree into the writable places of a fresh sandbox.
+    /// The same records with the BLAKE3 hashes of content in place of content. Fails with
+    /// [`FileErrorKind::Busy`] if any process of a program exists, running or stopped.
+    ///
+    /// The records come from inside and are hostile.
+    fn digest(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        Box::pin(async { Err(not_kept(FileOperation::Digest)) })
+    }
+
+    /// Writes the records of a tree into the writable places, in which no program runs. What an
+    /// entry replaces is removed, and what has no record stays.
     fn fill(&self, _tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
         Box::pin(async { Err(not_kept(FileOperation::Fill)) })
     }
@@ -352,6 +361,8 @@ pub enum FileOperation {
     Download,
     /// [`Files::capture`].
     Capture,
+    /// [`Files::digest`].
+    Digest,
     /// [`Files::fill`].
     Fill,
 }
@@ -371,6 +382,7 @@ impl FileOperation {
             FileOperation::Upload => "upload",
             FileOperation::Download => "download",
             FileOperation::Capture => "capture",
+            FileOperation::Digest => "digest",
             FileOperation::Fill => "fill",
         }
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use stockade_archive::tree::{MAX_EXTENT_BYTES, Order, Record, read_extent};
+use stockade_archive::tree::{
+    MAX_CHUNK_BYTES, MAX_EXTENT_BYTES, Order, Record, is_same_chunk, read_extent, write_chunk,
+};
 
 use crate::contents::Index;
 use crate::error::{file, tree};
@@ -193,8 +195,7 @@ impl Builder {
             if bytes > left {
                 return Err(StoreError::TooManyBytes);
             }
-            let is_next = extent.offset == end && blob.len() + extent.bytes <= MAX_BLOB_BYTES;
-            if !blob.is_empty() && !is_next {
+            if !blob.is_empty() && !is_same_chunk(end, blob.len(), extent) {
                 self.chunk(start, std::mem::take(&mut blob), lines)?;
             }
             if blob.is_empty() {
@@ -211,11 +212,9 @@ impl Builder {
     }
 
     fn chunk(&mut self, offset: u64, blob: Vec<u8>, lines: &mut Vec<u8>) -> Result<(), StoreError> {
-        let length = u32::try_from(blob.len()).expect("a blob is short");
+        let bytes = blob.len();
         let hash = self.put(blob)?;
-        lines.extend_from_slice(&length.to_le_bytes());
-        lines.extend_from_slice(&offset.to_le_bytes());
-        lines.extend_from_slice(&hash.0);
+        write_chunk(offset, bytes, &hash.0, lines).expect("memory takes every byte");
         Ok(())
     }
 
@@ -257,8 +256,8 @@ impl Drop for Builder {
     }
 }
 
-// One extent always fits into one blob.
-const _: () = assert!(MAX_EXTENT_BYTES <= MAX_BLOB_BYTES);
+// One extent always fits into one chunk, and a chunk is a blob.
+const _: () = assert!(MAX_EXTENT_BYTES <= MAX_CHUNK_BYTES && MAX_CHUNK_BYTES == MAX_BLOB_BYTES);
 
 /// Compresses and writes blobs until their sender is dropped.
 fn write(

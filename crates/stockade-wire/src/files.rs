@@ -106,7 +106,13 @@ pub enum FileRequest {
         /// The places; their numbers are their positions.
         places: Vec<StatePlace>,
     },
-    /// Write the records of a tree into the writable places of a fresh sandbox.
+    /// Send the same records, with the hashes of content in place of content. Fails with
+    /// [`FileFault::Busy`] if a program runs.
+    Digest {
+        /// The places; their numbers are their positions.
+        places: Vec<StatePlace>,
+    },
+    /// Write the records of a tree into the writable places. What an entry replaces is removed.
     Fill {
         /// The places; their numbers are their positions.
         places: Vec<StatePlace>,

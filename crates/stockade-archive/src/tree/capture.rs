@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, SeekFrom, Stat, fstat, readlinkat, seek, statat};
 use rustix::io::{Errno, pread};
 
-use super::content::{MAX_EXTENT_BYTES, end_content, write_extent};
+use super::content::{
+    Extent, HASH_BYTES, MAX_EXTENT_BYTES, end_content, is_same_chunk, write_chunk, write_extent,
+};
 use super::open;
 use super::record::{FileHead, MAX_DEPTH, Metadata, Node, Record, refused, stream};
 use crate::{ArchiveError, Refusal};
@@ -36,10 +38,32 @@ pub struct Counted {
     pub left_out: u64,
 }
 
+/// The hash of a chunk.
+pub type HashFunction = fn(&[u8]) -> [u8; HASH_BYTES];
+
 /// Sends everything in the places. Follows no link and enters no other file system.
 pub fn capture(places: &[CapturedPlace], output: &mut impl Write) -> Result<Counted, ArchiveError> {
+    walk(places, output, None)
+}
+
+/// Sends the same, with the hashes of content in place of content.
+pub fn digest(
+    places: &[CapturedPlace],
+    output: &mut impl Write,
+    hash: HashFunction,
+) -> Result<Counted, ArchiveError> {
+    walk(places, output, Some(hash))
+}
+
+fn walk(
+    places: &[CapturedPlace],
+    output: &mut impl Write,
+    hash: Option<HashFunction>,
+) -> Result<Counted, ArchiveError> {
     let mut walk = Walk {
         output,
+        hash,
+        chunk: Chunk::default(),
         files: HashMap::new(),
         counted: Counted::default(),
         buffer: vec![0; MAX_EXTENT_BYTES / 4],
@@ -67,8 +91,18 @@ struct Level<'s> {
     skip: &'s [Vec<u8>],
 }
 
+/// Data of a file whose hash is not sent yet.
+#[derive(Default)]
+struct Chunk {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
 struct Walk<'o, W> {
     output: &'o mut W,
+    /// `None` if the content itself is sent.
+    hash: Option<HashFunction>,
+    chunk: Chunk,
     /// The numbers of files with several names, by inode.
     files: HashMap<(u64, u64), u64>,
     counted: Counted,
@@ -181,7 +215,33 @@ impl<W: Write> Walk<'_, W> {
         let failed = name.clone();
         self.say(&Record::File(FileHead { name, metadata, size, link }))?;
         self.content(opened.as_fd(), size, &failed)?;
+        self.send_chunk()?;
         end_content(self.output).map_err(stream)
+    }
+
+    /// Sends data that was read into the buffer, or adds it to the chunk.
+    fn data(&mut self, offset: u64, read: usize) -> Result<(), ArchiveError> {
+        self.counted.bytes += read as u64;
+        if self.hash.is_none() {
+            return write_extent(offset, &self.buffer[..read], self.output).map_err(stream);
+        }
+        let end = self.chunk.offset + self.chunk.bytes.len() as u64;
+        if !is_same_chunk(end, self.chunk.bytes.len(), Extent { offset, bytes: read }) {
+            self.send_chunk()?;
+            self.chunk.offset = offset;
+        }
+        self.chunk.bytes.extend_from_slice(&self.buffer[..read]);
+        Ok(())
+    }
+
+    /// Sends the hash of the chunk, if there is one.
+    fn send_chunk(&mut self) -> Result<(), ArchiveError> {
+        let Chunk { offset, bytes } = &mut self.chunk;
+        if let (Some(hash), false) = (self.hash, bytes.is_empty()) {
+            write_chunk(*offset, bytes.len(), &hash(bytes), self.output).map_err(stream)?;
+        }
+        bytes.clear();
+        Ok(())
     }
 
     /// Sends the parts that have data.
@@ -210,9 +270,8 @@ impl<W: Write> Walk<'_, W> {
                 if read == 0 {
                     return Err(refused(name, Refusal::Changed));
                 }
-                write_extent(at_byte, &self.buffer[..read], self.output).map_err(stream)?;
+                self.data(at_byte, read)?;
                 at_byte += read as u64;
-                self.counted.bytes += read as u64;
             }
         }
         Ok(())
@@ -229,8 +288,7 @@ impl<W: Write> Walk<'_, W> {
                 return Err(refused(name, Refusal::Changed));
             }
             if self.buffer[..read].iter().any(|byte| *byte != 0) {
-                write_extent(at_byte, &self.buffer[..read], self.output).map_err(stream)?;
-                self.counted.bytes += read as u64;
+                self.data(at_byte, read)?;
             }
             at_byte += read as u64;
         }

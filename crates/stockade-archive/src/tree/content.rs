@@ -8,6 +8,32 @@ use crate::{ArchiveError, Refusal};
 /// The maximum length of one extent.
 pub const MAX_EXTENT_BYTES: usize = 1 << 20;
 
+/// The maximum length of a chunk, which is data without a hole that has one hash.
+pub const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// The length of the hash of a chunk.
+pub const HASH_BYTES: usize = 32;
+
+/// Whether an extent belongs to the chunk of `bytes` bytes that ends at `end`. Every user of chunks
+/// cuts files by this rule, so that the same content has the same hashes.
+pub fn is_same_chunk(end: u64, bytes: usize, extent: Extent) -> bool {
+    bytes > 0 && extent.offset == end && bytes + extent.bytes <= MAX_CHUNK_BYTES
+}
+
+/// Writes the hash of a chunk.
+pub fn write_chunk(
+    offset: u64,
+    bytes: usize,
+    hash: &[u8; HASH_BYTES],
+    output: &mut impl Write,
+) -> std::io::Result<()> {
+    let mut head = [0; 12 + HASH_BYTES];
+    let length = u32::try_from(bytes).expect("a chunk is short");
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..12].copy_from_slice(&offset.to_le_bytes());
+    head[12..].copy_from_slice(hash);
+    output.write_all(&head)
+}
+
 /// A part of a file with data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

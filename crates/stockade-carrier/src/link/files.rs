@@ -292,6 +292,15 @@ impl Files for LinkFiles {
         })
     }
 
+    fn digest(&self) -> BoxFuture<'_, Result<FileBytes, FileError>> {
+        Box::pin(async move {
+            let (operation, subject) = (FileOperation::Digest, root());
+            let request = FileRequest::Digest { places: self.state_places(operation)? };
+            let body = self.begin(operation, &subject, request).await?.body();
+            Ok(Box::new(body.started(None).await?.compat()) as FileBytes)
+        })
+    }
+
     fn fill(&self, tree: FileBytes) -> BoxFuture<'_, Result<Transfer, FileError>> {
         Box::pin(async move {
             let (operation, subject) = (FileOperation::Fill, root());

@@ -69,6 +69,9 @@ fn carry_out(
         FileRequest::Capture { places } => {
             return state::capture(root, surroundings, places, output);
         }
+        FileRequest::Digest { places } => {
+            return state::digest(root, surroundings, places, output);
+        }
         FileRequest::Fill { places } => {
             return state::fill(root, places, &mut ChunkReader::new(input));
         }
@@ -93,7 +96,7 @@ fn path_of(request: &FileRequest) -> PathBytes {
         | FileRequest::Upload { path }
         | FileRequest::Download { path, .. } => path.clone(),
         // The failure names the entry.
-        FileRequest::Capture { .. } | FileRequest::Fill { .. } => {
+        FileRequest::Capture { .. } | FileRequest::Digest { .. } | FileRequest::Fill { .. } => {
             PathBytes::try_from(b"/".to_vec()).expect("the root is a path")
         }
     }

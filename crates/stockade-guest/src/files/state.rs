@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpid};
-use stockade_archive::tree::{CapturedPlace, capture as read_places, fill_tree};
+use stockade_archive::ArchiveError;
+use stockade_archive::tree::{
+    CapturedPlace, Counted, capture as read_places, digest as digest_places, fill_tree,
+};
 use stockade_wire::{FileDone, FileFault, PathBytes, StatePlace};
 
 use super::fault::{Failed, Fault};
@@ -26,8 +29,12 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 pub(super) struct CaptureScope {
     /// The upper layers of overlays, by the paths of the overlays.
     pub(super) uppers: Vec<(PathBuf, OwnedFd)>,
-    /// The guest's own children. `None` if the host freezes programs by their cgroups.
-    pub(super) spared: Option<HashSet<Pid>>,
+    /// Whether the guest stops programs, and the host does not freeze them by their cgroups.
+    pub(super) stops_programs: bool,
+    /// The guest's own children.
+    pub(super) helpers: HashSet<Pid>,
+    /// The interpreter that waits for its code, and ran nothing yet.
+    pub(super) waiting: Option<Pid>,
 }
 
 /// Sends everything in the writable places.
@@ -37,20 +44,35 @@ pub(super) fn capture(
     places: &[StatePlace],
     output: &mut impl Write,
 ) -> Result<FileDone, Failed> {
-    if let Some(spared) = &surroundings.spared {
-        wait_until_stopped(spared)?;
+    if surroundings.stops_programs {
+        wait_until_stopped(&surroundings.helpers)?;
     }
-    let mut open = Vec::new();
-    for (number, place) in (0..).zip(places) {
-        let shown = root.directory(&place.path, Missing::Fail)?;
-        let (directory, overlay) = match place.changes {
-            true => (surroundings.upper(&place.path)?, Some(shown)),
-            false => (shown, None),
-        };
-        let skip = place.skip.iter().map(|name| name.as_bytes().to_vec()).collect();
-        open.push(CapturedPlace { number, directory, overlay, skip });
+    let open = surroundings.open(root, places)?;
+    sent(read_places(&open, output), output)
+}
+
+/// Sends the same with hashes of content, if no program runs and none left System V objects: nothing
+/// that runs later can have an open file, a mapping or shared memory from before.
+pub(super) fn digest(
+    root: &Root,
+    surroundings: &CaptureScope,
+    places: &[StatePlace],
+    output: &mut impl Write,
+) -> Result<FileDone, Failed> {
+    let spared: HashSet<Pid> =
+        surroundings.helpers.iter().chain(&surroundings.waiting).copied().collect();
+    if !is_all(&spared, has_ended)? || has_shared_objects() {
+        return Err(Fault::from(FileFault::Busy).into());
     }
-    let counted = read_places(&open, output).map_err(failed)?;
+    let open = surroundings.open(root, places)?;
+    sent(digest_places(&open, output, |bytes| *blake3::hash(bytes).as_bytes()), output)
+}
+
+fn sent(
+    counted: Result<Counted, ArchiveError>,
+    output: &mut impl Write,
+) -> Result<FileDone, Failed> {
+    let counted = counted.map_err(failed)?;
     output.flush().map_err(Fault::from)?;
     Ok(FileDone { bytes: counted.bytes, left_out: counted.left_out, ..FileDone::default() })
 }
@@ -71,6 +93,20 @@ pub(super) fn fill(
 }
 
 impl CaptureScope {
+    fn open(&self, root: &Root, places: &[StatePlace]) -> Result<Vec<CapturedPlace>, Fault> {
+        let mut open = Vec::new();
+        for (number, place) in (0..).zip(places) {
+            let shown = root.directory(&place.path, Missing::Fail)?;
+            let (directory, overlay) = match place.changes {
+                true => (self.upper(&place.path)?, Some(shown)),
+                false => (shown, None),
+            };
+            let skip = place.skip.iter().map(|name| name.as_bytes().to_vec()).collect();
+            open.push(CapturedPlace { number, directory, overlay, skip });
+        }
+        Ok(open)
+    }
+
     fn upper(&self, path: &PathBytes) -> Result<OwnedFd, Fault> {
         let is_it = |(at, _): &&(PathBuf, OwnedFd)| at.as_os_str().as_bytes() == path.as_bytes();
         let found = self.uppers.iter().find(is_it);
@@ -83,21 +119,42 @@ impl CaptureScope {
     }
 }
 
-/// Whether a task is stopped, has ended, or belongs to the kernel, from its file `stat`, proc(5).
-fn is_stopped(stat: &[u8]) -> bool {
+/// The state of a task, and whether it belongs to the kernel, from its file `stat`, proc(5).
+fn state_of(stat: &[u8]) -> (&[u8], bool) {
     let end = stat.iter().rposition(|byte| *byte == b')').unwrap_or(0);
     let fields = stat.get(end + 2..).unwrap_or_default();
     let mut fields = fields.split(|byte| *byte == b' ');
     let state = fields.next().unwrap_or_default();
     let flags = fields.nth(5).and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
-    matches!(state, b"T" | b"t" | b"Z" | b"X") || flags.is_some_and(|it| it & KERNEL_THREAD != 0)
+    (state, flags.is_some_and(|it| it & KERNEL_THREAD != 0))
+}
+
+/// Whether a task has ended, or belongs to the kernel.
+fn has_ended(stat: &[u8]) -> bool {
+    let (state, is_kernel) = state_of(stat);
+    is_kernel || matches!(state, b"Z" | b"X")
+}
+
+/// Whether a task is stopped, has ended, or belongs to the kernel.
+fn is_stopped(stat: &[u8]) -> bool {
+    has_ended(stat) || matches!(state_of(stat).0, b"T" | b"t")
+}
+
+/// Whether programs left shared memory, semaphores or queues of System V, which outlive processes.
+/// Each file of proc(5) has a line of titles, and one for each object.
+fn has_shared_objects() -> bool {
+    ["shm", "sem", "msg"].iter().any(|kind| {
+        let listed = std::fs::read_to_string(format!("/proc/sysvipc/{kind}"));
+        // Missing on a kernel without these objects.
+        listed.is_ok_and(|text| text.lines().count() > 1)
+    })
 }
 
 /// Waits until every program is stopped. The host has sent the signal before.
 fn wait_until_stopped(spared: &HashSet<Pid>) -> Result<(), Fault> {
     let deadline = Instant::now() + STOPPING;
     loop {
-        if is_all_stopped(spared)? {
+        if is_all(spared, is_stopped)? {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -107,7 +164,8 @@ fn wait_until_stopped(spared: &HashSet<Pid>) -> Result<(), Fault> {
     }
 }
 
-fn is_all_stopped(spared: &HashSet<Pid>) -> Result<bool, Fault> {
+/// Whether every task is so, except those of the guest itself and the spared processes.
+fn is_all(spared: &HashSet<Pid>, is_so: fn(&[u8]) -> bool) -> Result<bool, Fault> {
     let own = [Pid::INIT, getpid()];
     for entry in std::fs::read_dir("/proc").map_err(Fault::from)? {
         let name = entry.map_err(Fault::from)?.file_name();
@@ -122,7 +180,7 @@ fn is_all_stopped(spared: &HashSet<Pid>) -> Result<bool, Fault> {
         };
         for task in tasks.flatten() {
             let Ok(stat) = std::fs::read(task.path().join("stat")) else { continue };
-            if !is_stopped(&stat) {
+            if !is_so(&stat) {
                 return Ok(false);
             }
         }
@@ -144,5 +202,8 @@ mod tests {
         assert!(!is("R", 0x0040_0000) && !is("S", 0x0040_0000) && !is("D", 0));
         assert!(is("I", 0x0020_8040) && is("S", 0x0020_0000));
         assert!(!is_stopped(b"") && !is_stopped(b"7 (a)"));
+        let has = |state: &str, flags: u64| has_ended(stat(state, flags).as_bytes());
+        assert!(has("Z", 0) && has("X", 0) && has("S", 0x0020_0000));
+        assert!(!has("T", 0) && !has("t", 0) && !has("R", 0) && !has_ended(b""));
     }
 }
