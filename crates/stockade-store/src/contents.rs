@@ -84,30 +84,45 @@ impl Contents {
 
     /// Sends the tree to a sandbox whose places have these numbers, by the numbers here.
     pub fn send(&self, numbers: &[u32], output: &mut impl Write) -> Result<(), StoreError> {
+        self.walk(|record, chunks| self.write(&self.numbered(record, numbers)?, chunks, output))?;
+        output.flush().map_err(|source| tree(ArchiveError::Stream { source }))
+    }
+
+    /// A record whose place has its number in the sandbox.
+    pub(crate) fn numbered(
+        &self,
+        mut record: Record,
+        numbers: &[u32],
+    ) -> Result<Record, StoreError> {
+        if let Record::Place { number, .. } = &mut record {
+            let own = usize::try_from(*number).ok().and_then(|own| numbers.get(own));
+            *number = *own.ok_or_else(|| damaged(&self.store, "a place has no number"))?;
+        }
+        Ok(record)
+    }
+
+    /// Writes a record with its content.
+    pub(crate) fn write(
+        &self,
+        record: &Record,
+        chunks: &[Chunk],
+        output: &mut impl Write,
+    ) -> Result<(), StoreError> {
         let failed = |source| tree(ArchiveError::Stream { source });
         let mut bytes = Vec::new();
-        self.walk(|record, chunks| {
-            let mut record = record;
-            if let Record::Place { number, .. } = &mut record {
-                let own = usize::try_from(*number).ok().and_then(|own| numbers.get(own));
-                *number = *own.ok_or_else(|| damaged(&self.store, "a place has no number"))?;
-            }
-            bytes.clear();
-            record.encode(&mut bytes);
-            output.write_all(&bytes).map_err(failed)?;
-            if let Record::File(_) = record {
-                for chunk in chunks {
-                    let data = self.blob(chunk.hash)?;
-                    if data.len() != chunk.bytes as usize {
-                        return Err(damaged(&self.store, "a blob has another length"));
-                    }
-                    write_extent(chunk.offset, &data, output).map_err(failed)?;
+        record.encode(&mut bytes);
+        output.write_all(&bytes).map_err(failed)?;
+        if let Record::File(_) = record {
+            for chunk in chunks {
+                let data = self.blob(chunk.hash)?;
+                if data.len() != chunk.bytes as usize {
+                    return Err(damaged(&self.store, "a blob has another length"));
                 }
-                end_content(output).map_err(failed)?;
+                write_extent(chunk.offset, &data, output).map_err(failed)?;
             }
-            Ok(())
-        })?;
-        output.flush().map_err(failed)
+            end_content(output).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Reads a blob.
@@ -129,17 +144,26 @@ impl Contents {
 pub(crate) fn walk(
     blobs: &[Hash],
     blob: &dyn Fn(Hash) -> Result<Vec<u8>, StoreError>,
-    mut visit: impl FnMut(Record, &[Chunk]) -> Result<(), StoreError>,
+    visit: impl FnMut(Record, &[Chunk]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut source = Blobs { read: blob, next: blobs.iter(), blob: Vec::new(), at: 0 };
+    walk_records(&mut source, Limits::MOST.entries, visit)
+}
+
+/// Visits every record of a stream with hashes in place of content.
+pub(crate) fn walk_records(
+    source: &mut impl Read,
+    most: u64,
+    mut visit: impl FnMut(Record, &[Chunk]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let mut order = Order::default();
     let mut chunks = Vec::new();
     loop {
-        let record = Record::decode(&mut source).map_err(tree)?;
-        order.check(&record, Limits::MOST.entries).map_err(tree)?;
+        let record = Record::decode(source).map_err(tree)?;
+        order.check(&record, most).map_err(tree)?;
         chunks.clear();
         if let Record::File(head) = &record {
-            read_chunks(&mut source, head.size, &mut chunks)?;
+            read_chunks(source, head.size, &mut chunks)?;
         }
         let is_end = record == Record::End;
         visit(record, &chunks)?;
