@@ -10,6 +10,7 @@ use super::*;
 use crate::OutputStream;
 use crate::Passage;
 use crate::scripted::{Inside, Scripted};
+use crate::state::Unfinished;
 
 fn request(policy: &str) -> RunRequest {
     let session = SessionRequest {
@@ -376,4 +377,21 @@ async fn first_error_is_reported_when_no_wall_can_be_built() {
     let run = engine.run(request("isolation: reduced"), captured(), std::future::pending()).await;
     assert_eq!(run.unwrap_err().to_string(), "first");
     assert_eq!(tried.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn sandbox_between_two_states_ends_and_one_that_was_replaced_is_let_go() {
+    let engine = Engine::new(vec![Arc::new(stubborn())]);
+    let RunRequest { session, program, .. } = request("version: \"2\"\n");
+    let entry = crate::session::entry(&program);
+    let opened = engine.open(session, entry, std::future::pending()).await.unwrap();
+    let session = opened.unwrap();
+    let request = crate::ExecutionRequest::new(program);
+    let mut running = std::pin::pin!(session.execute(request, captured(), std::future::pending()));
+    Unfinished::of(&session.sandbox()).release();
+    let still = tokio::time::timeout(Duration::from_millis(100), &mut running).await;
+    assert!(still.is_err(), "a released sandbox goes on: {still:?}");
+    drop(Unfinished::of(&session.sandbox()));
+    let report = tokio::time::timeout(Duration::from_secs(10), running).await.unwrap().unwrap();
+    assert_eq!(report.outcome, Outcome::EngineLost);
 }

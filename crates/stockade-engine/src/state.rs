@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! checkpoint: no program starts ── pause ── capture ──▶ resume ── publish
-//! restore:    no program runs ── build a second sandbox ── fill ──▶ replace the first, and end it
+//! restore:    no program runs ── compare ── change what differs
+//!                                   └── else: build a second sandbox ── fill ──▶ replace the first
 //! ```
-//! A restore that fails leaves the first sandbox as it was. The gate, the tools, the record and
+//! A restore that fails leaves the first sandbox as it was, or ends the session if its files are
+//! between two states. The gate, the tools, the record and
 //! every limit that counts belong to the session and go on.
 
+mod rewind;
 mod transfer;
 
 use std::sync::atomic::Ordering;
@@ -14,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use stockade_policy::{Limit, Workspace, WorkspaceMode};
-use stockade_provider::{Files, ProviderName, WritablePlace};
+use stockade_provider::{Files, ProviderName, Sandbox, SandboxRequest, WritablePlace, chain};
 use stockade_record::FileOperation;
 use stockade_store::{Checkpoint, Limits, Reference, Store, StoredPlace, Summary};
 use tokio::sync::RwLockWriteGuard;
@@ -22,6 +25,8 @@ use tokio::time::timeout;
 
 use crate::RunError;
 use crate::session::Session;
+pub(crate) use rewind::Unfinished;
+use rewind::{Rewound, rewind};
 use transfer::{blocking, capture, fill};
 
 /// How long programs that start and files that are written may hold up a checkpoint.
@@ -60,8 +65,9 @@ impl Session {
         result
     }
 
-    /// Replaces the sandbox by one with the files of a checkpoint. No program may run. The policy
-    /// stays that of this session.
+    /// Brings the files back to those of a checkpoint: changes those that differ, or replaces the
+    /// sandbox by another where that is not possible. No program may run. The policy stays that of
+    /// this session.
     pub async fn restore(
         &self,
         store: &Store,
@@ -194,8 +200,40 @@ impl Session {
             policy.limits.lower(Limit::CpuTime, left);
             wanted.policy = Arc::new(policy);
         }
+        let mut unfinished = None;
+        if let (Some((store, checkpoint)), false) = (files, self.is_paused()) {
+            match rewind(&old, store, checkpoint).await {
+                Rewound::Done => {
+                    // As when the sandbox is replaced.
+                    self.forwarded.close_all().await;
+                    return Ok(());
+                }
+                Rewound::Unfit => {}
+                Rewound::Partly(sandbox) => unfinished = Some(sandbox),
+            }
+        }
+        let was_changed = unfinished.is_some();
+        self.rebuild(&wanted, spent, old, files, unfinished).await.map_err(|error| {
+            let remedy = "create a new session with `stockade fork --from`";
+            let why = chain(&error);
+            match was_changed {
+                true => refused(doing, &format!("{why}; the session ended, half restored"), remedy),
+                false => error,
+            }
+        })
+    }
+
+    /// Builds a second sandbox, fills it, and replaces the first.
+    async fn rebuild(
+        &self,
+        wanted: &SandboxRequest,
+        spent: Duration,
+        old: Arc<Box<dyn Sandbox>>,
+        files: Option<(&Store, &Checkpoint)>,
+        unfinished: Option<Unfinished>,
+    ) -> Result<(), RunError> {
         let limit = self.provider.most_start();
-        let building = timeout(limit, self.provider.create(&wanted));
+        let building = timeout(limit, self.provider.create(wanted));
         let new = match building.await {
             Ok(new) => new?,
             Err(_) => return Err(RunError::StartTooLong { limit }),
@@ -208,6 +246,9 @@ impl Session {
             *sandbox = Arc::new(new);
             *self.spent.lock().unwrap_or_else(PoisonError::into_inner) = spent;
             self.is_paused.store(false, Ordering::SeqCst);
+        }
+        if let Some(unfinished) = unfinished {
+            unfinished.release();
         }
         // They lead into the sandbox that ends here.
         self.forwarded.close_all().await;

@@ -6,10 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use stockade_archive::ArchiveError;
 use stockade_provider::{
-    Error, ErrorKind, FileBytes, FileError, FileErrorKind, Files, ProviderName, Sandbox,
+    Error, ErrorKind, FileBytes, FileError, FileErrorKind, Files, ProviderName, Sandbox, Transfer,
     WritablePlace, chain,
 };
-use stockade_store::{Builder, Checkpoint, Limits, Store, StoreError, StoredPlace, Summary};
+use stockade_store::{
+    Builder, Checkpoint, Contents, Delta, Limits, Store, StoreError, StoredPlace, Summary,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
@@ -28,7 +30,7 @@ pub(super) async fn capture(
     store: &Store,
     limits: Limits,
 ) -> Result<(Builder, Summary), RunError> {
-    let mut bytes = files.capture().await.map_err(|error| match error.kind {
+    let bytes = files.capture().await.map_err(|error| match error.kind {
         FileErrorKind::Busy => Error::new(ErrorKind::Busy, chain(&error))
             .with_remedy("a program could not be stopped; try again, or end it"),
         _ => Error::from(error),
@@ -44,6 +46,12 @@ pub(super) async fn capture(
             .map_err(|source| StoreError::Tree { source: stockade_store::stream_error(source) })?;
         Ok::<_, StoreError>((builder, summary))
     });
+    forward(bytes, sender).await;
+    joined(building.await).map_err(of_sandbox)
+}
+
+/// Passes the bytes of a sandbox on to a thread.
+async fn forward(mut bytes: FileBytes, sender: mpsc::Sender<io::Result<Vec<u8>>>) {
     loop {
         let mut piece = vec![0; PIECE_BYTES];
         let mut filled = 0;
@@ -67,8 +75,6 @@ pub(super) async fn capture(
             break;
         }
     }
-    drop(sender);
-    joined(building.await).map_err(of_sandbox)
 }
 
 /// The error of the sandbox, if the stream failed because of it.
@@ -94,25 +100,67 @@ pub(super) async fn fill(
     let files = sandbox.files()?;
     can_keep(files.as_ref(), wall, "use the checkpoint")?;
     let numbers = numbers(&files.places(), checkpoint)?;
+    let (store, checkpoint) = (store.clone(), checkpoint.clone());
+    let send = move |output: &mut Sent| store.contents(&checkpoint)?.send(&numbers, output);
+    let (sent, filled) = fill_with(files.as_ref(), send).await;
+    // The error of the store is the cause of the other.
+    match (sent, filled) {
+        (_, Ok(_)) => Ok(()),
+        (Err(error @ StoreError::Damaged { .. }), Err(_)) => Err(error.into()),
+        (_, Err(error)) => Err(Error::from(error).into()),
+    }
+}
+
+/// Compares the files of a sandbox with a checkpoint. `None` if the sandbox cannot say what it has,
+/// or cannot get there by changes.
+pub(super) async fn difference(
+    files: &dyn Files,
+    store: &Store,
+    checkpoint: &Checkpoint,
+) -> Option<(Contents, Delta)> {
+    let numbers = numbers(&files.places(), checkpoint).ok()?;
+    let bytes = files.digest().await.ok()?;
     let (sender, pieces) = mpsc::channel(PIECES);
     let (store, checkpoint) = (store.clone(), checkpoint.clone());
+    let comparing = spawn_blocking(move || {
+        let contents = store.contents(&checkpoint)?;
+        let mut source = Pieces { pieces, piece: Vec::new(), at: 0 };
+        let Some(delta) = contents.delta(&numbers, &mut source)? else { return Ok(None) };
+        // The end of the stream shows whether the sandbox could read everything.
+        io::copy(&mut source, &mut io::sink())
+            .map_err(|source| StoreError::Tree { source: stockade_store::stream_error(source) })?;
+        contents.check_delta(&delta)?;
+        Ok::<_, StoreError>(Some((contents, delta)))
+    });
+    forward(bytes, sender).await;
+    // Every error occurs again, or does not matter, when all files are written.
+    joined(comparing.await).ok().flatten()
+}
+
+/// Changes the files of a sandbox. Returns whether all of it was done.
+pub(super) async fn change(files: &dyn Files, contents: Contents, delta: Delta) -> bool {
+    let send = move |output: &mut Sent| contents.send_delta(&delta, output);
+    let (sent, filled) = fill_with(files, send).await;
+    sent.is_ok() && filled.is_ok()
+}
+
+/// Writes what `send` sends into a sandbox.
+async fn fill_with(
+    files: &dyn Files,
+    send: impl FnOnce(&mut Sent) -> Result<(), StoreError> + Send + 'static,
+) -> (Result<(), StoreError>, Result<Transfer, FileError>) {
+    let (sender, pieces) = mpsc::channel(PIECES);
     let sending = spawn_blocking(move || {
-        let mut output = io::BufWriter::with_capacity(PIECE_BYTES, Sent(sender.clone()));
-        let sent = store.contents(&checkpoint)?.send(&numbers, &mut output);
-        drop(output);
+        let mut output = Sent { pieces: sender, piece: Vec::new() };
+        let sent = send(&mut output);
         if sent.is_err() {
-            let _ = sender.blocking_send(Err(io::ErrorKind::BrokenPipe.into()));
+            let _ = output.pieces.blocking_send(Err(io::ErrorKind::BrokenPipe.into()));
         }
         sent
     });
     let tree: FileBytes = Box::new(Received { pieces, piece: Vec::new(), at: 0 });
     let filled = files.fill(tree).await;
-    // The error of the store is the cause of the other.
-    match (joined(sending.await), filled) {
-        (_, Ok(_)) => Ok(()),
-        (Err(error @ StoreError::Damaged { .. }), Err(_)) => Err(error.into()),
-        (_, Err(error)) => Err(Error::from(error).into()),
-    }
+    (joined(sending.await), filled)
 }
 
 /// The numbers of the places of a sandbox, by those of a checkpoint.
@@ -158,18 +206,31 @@ impl Read for Pieces {
     }
 }
 
-/// Pieces for a sandbox, written by a thread.
-struct Sent(mpsc::Sender<io::Result<Vec<u8>>>);
+/// Pieces for a sandbox, written by a thread. Each byte is copied once.
+struct Sent {
+    pieces: mpsc::Sender<io::Result<Vec<u8>>>,
+    piece: Vec<u8>,
+}
 
 impl Write for Sent {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = self.0.blocking_send(Ok(bytes.to_vec()));
-        sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        Ok(bytes.len())
+        if self.piece.capacity() == 0 {
+            self.piece.reserve_exact(PIECE_BYTES);
+        }
+        let taken = bytes.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let sent = self.pieces.blocking_send(Ok(std::mem::take(&mut self.piece)));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 

@@ -15,6 +15,9 @@ use crate::args::BenchArgs;
 /// Fills the workspace.
 const FILL: &str = "for i in $(seq 1000); do head -c 52429 /dev/urandom > file$i; done";
 
+/// Changes one file.
+const CHANGE: &str = "head -c 52429 /dev/urandom > file1";
+
 pub(super) fn checkpoint(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
     let sessions = Sessions::new(ours.stockade(), "checkpoint")?;
     let session = filled(&sessions)?;
@@ -33,7 +36,8 @@ pub(super) fn checkpoint(args: &BenchArgs, ours: &Ours) -> anyhow::Result<Row> {
             Ok(time)
         }),
         side("again", "the same into a store that has the content", || keep("kept")),
-        side("restore", "restore SESSION, over its socket", || {
+        side("restore", "restore SESSION, over its socket, after one file changed", || {
+            sessions.execute(&session, &What::Command(&["sh", "-c", CHANGE]))?;
             let checkpoint = Some("base".to_owned());
             let store = sessions.store("base");
             let params = RestoreParams { store, checkpoint, force: false, any_policy: false };

@@ -167,6 +167,95 @@ fn programs_are_frozen_during_the_copy_and_go_on() {
 }
 
 #[test]
+fn restore_rewrites_only_what_differs_and_leaves_every_other_file_as_it_is() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("work");
+    let fill = "mkdir -p d/e; for i in $(seq 300); do echo $i > d/f$i; done; echo one > d/e/one; \
+                ln d/f7 d/seven; echo shm > /dev/shm/kept; echo tmp > /tmp/kept";
+    assert_eq!(sessions.sh("work", fill).code, 0);
+    sessions.text(&["checkpoint", "work", "first"]);
+    // The number of a file and the time of its last change, which no program can set.
+    let look = "find /workspace /tmp /dev/shm -type f -printf '%p %i %C@\\n' | sort";
+    let before = sessions.sh("work", look).stdout;
+    let old = sessions.sh("work", "sum d/* d/e/* /tmp/kept 2>/dev/null").stdout;
+    // The same length and the same time of modification.
+    let change = "touch -r d/f3 time; printf 9 | dd of=d/f3 conv=notrunc 2>/dev/null; \
+                  touch -r time d/f3; rm -r d/e time; echo new > d/new; rm /dev/shm/kept";
+    assert_eq!(sessions.sh("work", change).code, 0);
+    assert_ne!(sessions.sh("work", "cat d/f3").stdout, "3\n");
+    sessions.text(&["restore", "work", "first"]);
+    let after = sessions.sh("work", look).stdout;
+    let is_changed = |line: &&str| !before.lines().any(|other| other == *line);
+    let changed: Vec<&str> = after.lines().filter(is_changed).collect();
+    let names: Vec<&str> = changed.iter().map(|it| it.split(' ').next().unwrap()).collect();
+    assert_eq!(names, ["/dev/shm/kept", "/workspace/d/e/one", "/workspace/d/f3"]);
+    assert_eq!(before.lines().count(), after.lines().count());
+    assert_eq!(sessions.sh("work", "sum d/* d/e/* /tmp/kept 2>/dev/null").stdout, old);
+    // The comparison sees rewritten files: a fresh sandbox has other ones.
+    sessions.text(&["discard", "work"]);
+    sessions.text(&["restore", "work", "first"]);
+    let fresh = sessions.sh("work", look).stdout;
+    assert_eq!(fresh.lines().filter(is_changed).count(), before.lines().count());
+}
+
+#[test]
+fn restored_session_has_no_process_mapping_or_open_file_from_before() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("work");
+    assert_eq!(sessions.sh("work", "echo kept > file").code, 0);
+    sessions.text(&["checkpoint", "work", "first"]);
+    // A daemon in a session of its own writes through a mapping, which changes no time.
+    let code = "import mmap, os, time\nfile = open('file', 'r+b')\nmap = mmap.mmap(file.fileno(), 0)\n\
+                if os.fork() == 0:\n    os.setsid()\n    while True:\n        map[0] = 33\n        \
+                time.sleep(0.001)\ntime.sleep(0.1)";
+    let daemon = sessions.place.file("daemon.py", code);
+    assert_eq!(sessions.run(&["code", "work", &daemon]).code, 0);
+    assert_eq!(sessions.sh("work", "cat file").stdout, "!ept\n");
+    sessions.text(&["restore", "work", "first"]);
+    assert_eq!(sessions.sh("work", "sleep 0.05; cat file").stdout, "kept\n");
+    // One that runs is ended by force.
+    let running = format!("{code}\ntime.sleep(60)");
+    let running = sessions.place.file("running.py", &running);
+    let mut child = sessions.start(&["code", "work", &running]);
+    sessions.wait_for_programs("work", 1);
+    sessions.text(&["restore", "--force", "work", "first"]);
+    child.wait().unwrap();
+    assert_eq!(sessions.sh("work", "sleep 0.05; cat file").stdout, "kept\n");
+}
+
+#[test]
+fn restore_after_shared_memory_of_system_v_leaves_none() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("work");
+    assert_eq!(sessions.sh("work", "echo kept > file").code, 0);
+    sessions.text(&["checkpoint", "work", "first"]);
+    let count = "wc -l < /proc/sysvipc/shm; cat file";
+    assert_eq!(sessions.sh("work", count).stdout, "1\nkept\n");
+    let make = "import ctypes\nprint(ctypes.CDLL(None).shmget(7, 4096, 0o1600) >= 0)";
+    if python(&sessions, "work", make) == "False\n" {
+        return not_run("without a memory cgroup no program can make System V objects");
+    }
+    assert_eq!(sessions.sh("work", "echo lost > file").code, 0);
+    assert_eq!(sessions.sh("work", count).stdout, "2\nlost\n");
+    sessions.text(&["restore", "work", "first"]);
+    assert_eq!(sessions.sh("work", count).stdout, "1\nkept\n");
+}
+
+#[test]
+fn restore_that_does_not_fit_next_to_what_it_replaces_gets_a_fresh_sandbox() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.text(&["create", "--name", "work", "--disk", "20m"]);
+    let look = "ls; md5sum a";
+    assert_eq!(sessions.sh("work", "head -c 15000000 /dev/urandom > a").code, 0);
+    let before = sessions.sh("work", look).stdout;
+    sessions.text(&["checkpoint", "work", "first"]);
+    // In the order of the names the first is written before the second is removed.
+    assert_eq!(sessions.sh("work", "rm a; head -c 15000000 /dev/urandom > b").code, 0);
+    sessions.text(&["restore", "work", "first"]);
+    assert_eq!(sessions.sh("work", look).stdout, before);
+}
+
+#[test]
 fn posture_and_limits_are_those_of_the_session_after_a_restore() {
     let Some(sessions) = Sessions::new() else { return };
     sessions
