@@ -95,6 +95,7 @@ impl Store {
     /// Removes blobs that no checkpoint has. Waits until no other process uses the store.
     pub fn collect(&self) -> Result<Collected, StoreError> {
         let _lock = self.lock(Sharing::Alone)?;
+        self.sweep_passing()?;
         let mut collected = Collected::default();
         let new = self.directory.join("new");
         for entry in fs::read_dir(&new).map_err(file("read", &new))? {

@@ -6,6 +6,7 @@
 //! STORE/packs/HEX.pack             blobs
 //! STORE/checkpoints/SESSION/NAME   the record of a checkpoint, as JSON
 //! STORE/applied/HEX                what was applied of a session to a directory, as JSON
+//! STORE/passing/SESSION,NAME       a checkpoint that a running command removes at its end
 //! ```
 
 use std::ffi::OsString;
@@ -59,7 +60,7 @@ impl Store {
     /// Opens the store, and creates it if it is missing. Refuses one that another user could change.
     pub fn open(directory: &Path) -> Result<Store, StoreError> {
         private(DirBuilder::new().recursive(true), directory)?;
-        for name in ["new", "packs", "checkpoints", "applied"] {
+        for name in ["new", "packs", "checkpoints", "applied", "passing"] {
             private(&mut DirBuilder::new(), &directory.join(name))?;
         }
         Ok(Store { directory: directory.to_owned(), quota: DEFAULT_QUOTA })

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use stockade_policy::WORKSPACE;
-use stockade_store::{Checkpoint, Contents, HostBase, Reference, Store, View};
+use stockade_store::{Checkpoint, Contents, HostBase, Passing, Reference, Store, View};
 use stockade_supervisor::SessionName;
 
 use super::keep::make;
@@ -14,23 +14,26 @@ use crate::Problem;
 pub(super) struct Look {
     pub(super) store: Store,
     pub(super) checkpoint: Checkpoint,
-    /// Whether this command made the checkpoint, and removes it at its end.
-    is_passing: bool,
+    /// Removes a checkpoint that this command made, at its end.
+    _passing: Option<Passing>,
 }
 
 impl Look {
     /// Finds a checkpoint by `SESSION/NAME`, or makes one of a session.
     pub(super) fn at(text: &str) -> anyhow::Result<Look> {
         let store = place::open()?;
-        let (reference, is_passing) = match text.contains('/') {
-            true => (text.parse::<Reference>().map_err(|error| problem(&error))?, false),
+        let (reference, passing) = match text.contains('/') {
+            true => (text.parse::<Reference>().map_err(|error| problem(&error))?, None),
             false => {
                 let name = SessionName::random()?.as_str().replace("session-", "look-");
-                (place::reference(text, &make(text, &name)?.name)?, true)
+                let reference = place::reference(text, &name)?;
+                let passing = store.passing(&reference).map_err(|error| problem(&error))?;
+                make(text, &name)?;
+                (reference, Some(passing))
             }
         };
         let checkpoint = store.checkpoint(&reference).map_err(|error| problem(&error))?;
-        Ok(Look { store, checkpoint, is_passing })
+        Ok(Look { store, checkpoint, _passing: passing })
     }
 
     /// Another checkpoint, by its name in this session or one that it was forked from.
@@ -38,7 +41,7 @@ impl Look {
         let Checkpoint { session, ancestors, .. } = &self.checkpoint;
         let found = self.store.find(session, ancestors, name);
         let checkpoint = found.map_err(|error| problem(&error))?;
-        Ok(Look { store: self.store.clone(), checkpoint, is_passing: false })
+        Ok(Look { store: self.store.clone(), checkpoint, _passing: None })
     }
 
     /// The places with their numbers: the workspace, or all.
@@ -52,15 +55,6 @@ impl Look {
 
     pub(super) fn contents(&self) -> Result<Contents, Problem> {
         self.store.contents(&self.checkpoint).map_err(|error| problem(&error))
-    }
-}
-
-impl Drop for Look {
-    fn drop(&mut self) {
-        if let (true, Ok(reference)) = (self.is_passing, self.checkpoint.reference()) {
-            // Fails if it was removed by hand.
-            let _ = self.store.remove(&reference);
-        }
     }
 }
 

@@ -163,3 +163,34 @@ fn hundred_kills_lose_nothing_and_show_nothing_half_made() {
     assert_eq!(sessions.json(&["store", "verify"])["problems"], serde_json::json!([]));
     assert_eq!(fs::read_dir(sessions.store().join("new")).unwrap().count(), 0);
 }
+
+#[test]
+fn killed_diff_leaves_its_checkpoint_only_until_the_next_sweep() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("work");
+    assert_eq!(sessions.sh("work", "seq 100000 > file").code, 0);
+    // More than a pipe takes, so that it waits for its reader.
+    let mut diff = sessions.start(&["diff", "work"]);
+    let made = || -> Vec<String> {
+        sessions.text(&["checkpoints", "-q"]).lines().map(str::to_owned).collect()
+    };
+    let left = crate::support::wait_for("diff makes its checkpoint", || {
+        Some(made()).filter(|made| !made.is_empty())
+    });
+    assert!(left.len() == 1 && left[0].starts_with("work/look-"), "{left:?}");
+    // One that is used stays.
+    sessions.text(&["checkpoint", "work", "mine"]);
+    sessions.text(&[
+        "apply",
+        "work",
+        "--dry-run",
+        "--to",
+        &sessions.place.path().to_string_lossy(),
+    ]);
+    assert_eq!(made().len(), 2);
+    diff.kill().unwrap();
+    diff.wait().unwrap();
+    assert_eq!(made().len(), 2);
+    sessions.text(&["store", "gc"]);
+    assert_eq!(made(), ["work/mine"]);
+}
