@@ -133,8 +133,12 @@ pub fn apply(
     };
     // Deepest first: the paths are sorted.
     for proposal in applied.proposals.iter_mut().rev().filter(|it| removals(it)) {
-        if let Err(errno) = remove(request.target, &proposal.change) {
-            proposal.verdict = failed(errno);
+        match remove(request.target, &proposal.change) {
+            Ok(()) => {
+                let name = String::from_utf8_lossy(&proposal.change.path);
+                applied.applied.remove(&*name);
+            }
+            Err(errno) => proposal.verdict = failed(errno),
         }
     }
     let mut modes = Vec::new();

@@ -107,6 +107,17 @@ impl Scene {
         accepted: &[&str],
         started_ms: u64,
     ) -> Vec<(String, Verdict)> {
+        self.apply_again(records, accepted, started_ms, &mut BTreeMap::new())
+    }
+
+    /// Applies after earlier calls, which applied these files.
+    fn apply_again(
+        &self,
+        records: &[(Record, &[u8])],
+        accepted: &[&str],
+        started_ms: u64,
+        before: &mut BTreeMap<String, Hash>,
+    ) -> Vec<(String, Verdict)> {
         let contents = self.kept(records);
         let target = HostBase::open(&self.host("")).unwrap();
         let (old, new) =
@@ -118,7 +129,7 @@ impl Scene {
             started_ms,
             only: &[],
             accepted: &accepted,
-            applied: &BTreeMap::new(),
+            applied: &before.clone(),
             dry_run: false,
         };
         let found = changes(&old, &new).unwrap();
@@ -126,6 +137,7 @@ impl Scene {
         let canary = fs::read_to_string(self.place.path().join("canary")).unwrap();
         assert_eq!(canary, "untouched");
         let name = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        *before = applied.applied;
         applied.proposals.iter().map(|it| (name(&it.change.path), it.verdict.clone())).collect()
     }
 }
@@ -436,4 +448,30 @@ fn what_the_host_changed_meanwhile_is_a_conflict_and_stays() {
     assert!(verdicts.iter().all(|(_, it)| matches!(it, Verdict::Conflict(_))), "{verdicts:?}");
     assert_eq!(read(&scene.host("file")), "by the person");
     assert_eq!(read(&scene.host("gone")), "by the person");
+}
+
+#[test]
+fn what_the_host_removed_after_it_was_applied_is_a_conflict_and_stays_away() {
+    let scene = Scene::new();
+    fs::write(scene.host("edited"), "old").unwrap();
+    let mut before = BTreeMap::new();
+    let mut apply = |records: &[(Record, &[u8])]| -> Vec<String> {
+        let verdicts = scene.apply_again(records, &[], LATE, &mut before);
+        verdicts.into_iter().map(|(path, verdict)| format!("{path} {verdict:?}")).collect()
+    };
+    let files = [file_of("edited", "new"), file_of("fresh", "new")];
+    assert_eq!(apply(&files), ["edited Apply", "fresh Apply"]);
+    assert_eq!(apply(&files), Vec::<String>::new());
+    fs::remove_file(scene.host("edited")).unwrap();
+    fs::remove_file(scene.host("fresh")).unwrap();
+    let more = [file_of("edited", "newer"), file_of("fresh", "new")];
+    let reason = "Conflict(\"the host removed it after it was applied\")";
+    assert_eq!(apply(&more), [format!("edited {reason}"), format!("fresh {reason}")]);
+    assert!(!scene.host("edited").exists() && !scene.host("fresh").exists());
+    // What was removed inside, and is there again, is as new as before.
+    fs::write(scene.host("edited"), "old").unwrap();
+    let removed = (Record::Deleted { name: b"edited".to_vec() }, b"".as_slice());
+    assert_eq!(apply(&[removed]), ["edited Apply"]);
+    assert_eq!(apply(&[file_of("edited", "again")]), ["edited Apply"]);
+    assert_eq!(read(&scene.host("edited")), "again");
 }

@@ -139,7 +139,15 @@ impl Judge<'_> {
         host: Option<&(TreeEntry, Stat)>,
     ) -> Result<Option<Verdict>, StoreError> {
         let Some((entry, found)) = host else {
-            return Ok(change.new.is_none().then_some(Verdict::Same));
+            let name = String::from_utf8_lossy(&change.path);
+            return Ok(match &change.new {
+                None => Some(Verdict::Same),
+                Some(_) if self.request.applied.contains_key(&*name) => {
+                    let reason = "the host removed it after it was applied";
+                    Some(Verdict::Conflict(reason.to_owned()))
+                }
+                Some(_) => None,
+            });
         };
         let on_host = View::empty(Some(self.request.target));
         if is_same((&on_host, Some(entry)), (self.new, change.new.as_ref()))? {
