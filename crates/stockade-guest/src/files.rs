@@ -24,6 +24,7 @@ use std::pin::pin;
 
 use futures_util::future::select;
 use futures_util::io::{AsyncReadExt, AsyncWriteExt};
+use rustix::pipe::fcntl_setpipe_size;
 use stockade_sys::run_in_child;
 use stockade_wire::{FileFailure, FileFault, FileReply, PathBytes, encode};
 use yamux::Stream;
@@ -31,6 +32,9 @@ use yamux::Stream;
 use crate::execution::State;
 use crate::pump;
 use crate::reactor::Descriptor;
+
+/// How much a pipe takes before its other end must run.
+const PIPE_BYTES: usize = 256 << 10;
 
 /// Serves one operation until it or its stream ends.
 pub(crate) async fn operate(mut stream: Stream, state: &State) {
@@ -59,6 +63,10 @@ pub(crate) async fn operate(mut stream: Stream, state: &State) {
 fn start(state: &State) -> io::Result<(Descriptor, Descriptor)> {
     let (its_input, input) = io::pipe()?;
     let (output, its_output) = io::pipe()?;
+    for pipe in [input.as_fd(), output.as_fd()] {
+        // Fails for a user with too many pipes, pipe(7), whose trees then take more wake-ups.
+        let _ = fcntl_setpipe_size(pipe, PIPE_BYTES);
+    }
     let uppers = state.uppers.iter().map(|(_, upper)| upper.as_fd()).collect::<Vec<_>>();
     let paths: Vec<_> = state.uppers.iter().map(|(path, _)| path.clone()).collect();
     let stops_programs = state.leaves.is_none();

@@ -1,12 +1,12 @@
 //! The child process: reads one request, carries it out, and answers.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufReader, Write};
 
 use futures_util::FutureExt;
 use futures_util::io::AllowStdIo;
 use stockade_wire::{
-    FileDone, FileReply, FileRequest, MAX_FILE_MESSAGE_BYTES, PathBytes, encode,
+    FileDone, FileReply, FileRequest, MAX_CHUNK_BYTES, MAX_FILE_MESSAGE_BYTES, PathBytes, encode,
     read_message_within,
 };
 
@@ -61,7 +61,7 @@ fn carry_out(
             watch::watch(root, path, *recursive, &input, output)
         }
         FileRequest::Upload { path } => {
-            return transfer::upload(root, path, &mut ChunkReader::new(input));
+            return transfer::upload(root, path, &mut ChunkReader::new(buffered(input)));
         }
         FileRequest::Download { path, follow } => {
             return transfer::download(root, path, last(*follow), output);
@@ -73,10 +73,15 @@ fn carry_out(
             return state::digest(root, surroundings, places, output);
         }
         FileRequest::Fill { places } => {
-            return state::fill(root, places, &mut ChunkReader::new(input));
+            return state::fill(root, places, &mut ChunkReader::new(buffered(input)));
         }
     };
     Ok(done?)
+}
+
+/// Records have many short parts, which would each be a system call.
+fn buffered(input: File) -> BufReader<File> {
+    BufReader::with_capacity(MAX_CHUNK_BYTES, input)
 }
 
 fn last(follow: bool) -> Last {
