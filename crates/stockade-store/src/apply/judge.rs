@@ -142,7 +142,8 @@ impl Judge<'_> {
             let name = String::from_utf8_lossy(&change.path);
             return Ok(match &change.new {
                 None => Some(Verdict::Same),
-                Some(_) if self.request.applied.contains_key(&*name) => {
+                // Another directory may have been emptied to apply everything to it again.
+                Some(_) if self.request.is_base && self.request.applied.contains_key(&*name) => {
                     let reason = "the host removed it after it was applied";
                     Some(Verdict::Conflict(reason.to_owned()))
                 }
