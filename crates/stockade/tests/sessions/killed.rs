@@ -39,7 +39,15 @@ fn interrupted_apply_leaves_the_old_or_the_new_file() {
         sessions.text(&["checkpoint", &name, "edited"]);
         let source = format!("{name}/edited");
         let mut client = start(&mut sessions.command(&["apply", &source]));
-        std::thread::sleep(Duration::from_millis(5 + random.below(60)));
+        // Half of the kills come after the first file, however slow this host is.
+        if round % 2 == 1 {
+            crate::support::wait_for("a file is written", || {
+                (fs::read(project.join("f0")).unwrap() == new).then_some(())
+            });
+            std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        } else {
+            std::thread::sleep(Duration::from_millis(5 + random.below(60)));
+        }
         // Fails if it has ended.
         let _ = client.kill();
         client.wait().unwrap();
