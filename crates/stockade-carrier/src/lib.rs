@@ -16,4 +16,4 @@ pub use check::{CarrierError, GuestCheck, check_guest};
 pub use follow::{CONFIRMED, End, follow};
 pub use link::{ExecutionControl, Link, LinkError, LinkSettings, Liveness};
 pub use stockade_wire::Filter;
-pub use words::guest_words;
+pub use words::{direct_literals, guest_words};

@@ -40,9 +40,10 @@ pub(crate) async fn serve(shared: &Arc<Shared>, destination: Destination, inside
         }
         // Not a network destination: drops the stream, which closes the connection.
         Destination::Tools | Destination::Denials => return,
+        // An address that stands for no name is judged as a literal, as from the proxy.
         Destination::Address { address, port } => {
             let connection = transparent();
-            let target = connection.name_at(address, port);
+            let target = connection.target(Host::Address(IpAddr::V4(address)), port);
             (connection, target)
         }
         Destination::Host { host, port } => {

@@ -48,9 +48,11 @@ impl Origin {
     /// What to report to the host about a connection; none for one that does not belong here.
     fn opening(self, client: &Descriptor) -> Option<Opening> {
         match self {
-            // The original destination. A connection that was not redirected has none.
-            Origin::Redirected => Opening::of(sockopt::ip_original_dst(client).ok()?),
-            Origin::Direct => Opening::of(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?),
+            // The original destination.
+            Origin::Redirected => Opening::of_listener(sockopt::ip_original_dst(client).ok()?),
+            Origin::Direct => {
+                Opening::of_listener(SocketAddrV4::try_from(getsockname(client).ok()?).ok()?)
+            }
             Origin::ToTools => Some(Opening::Tools),
             Origin::ToDenials => Some(Opening::Denials),
         }

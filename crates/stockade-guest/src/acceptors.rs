@@ -38,7 +38,9 @@ impl Acceptors {
 
     /// Opens the listeners that the command line names.
     pub(crate) fn open(own: Own) -> io::Result<Option<Acceptors>> {
-        let network = own.ports.map(NetworkListeners::open).transpose()?.map(Network::Own);
+        let literals = own.literals;
+        let network = own.ports.map(|ports| NetworkListeners::open(ports, &literals));
+        let network = network.transpose()?.map(Network::Own);
         let tools = own.tools.as_deref().map(open_socket).transpose()?;
         let denials = own.denials.as_deref().map(open_socket).transpose()?;
         Ok(Acceptors { network, tools, denials }.if_any())

@@ -24,6 +24,8 @@ use crate::reactor::Reactor;
 pub struct Own {
     /// The ports on which programs reach hosts without the proxy. `None` means no network.
     pub ports: Option<Vec<u16>>,
+    /// Loopback addresses at which programs reach services of the host, without the proxy.
+    pub literals: Vec<SocketAddrV4>,
     /// Where to open the tool socket. `None` means no tools.
     pub tools: Option<PathBuf>,
     /// Where to open the socket for reports of denied commands. `None` means that no program of the
@@ -36,13 +38,16 @@ pub struct Own {
 }
 
 impl Own {
-    /// Parses the command line: `network=80,443`, `tools` or `tools=PATH`, `denials=PATH`,
-    /// `files=1024` and `kernel`, each at most once.
+    /// Parses the command line: `network=80,443`, `literals=127.0.0.1:5432`, `tools` or
+    /// `tools=PATH`, `denials=PATH`, `files=1024` and `kernel`, each at most once.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Option<Own> {
         let mut own = Own::default();
         for word in words {
             match word.split_once('=') {
                 Some(("network", list)) if own.ports.is_none() => own.ports = Some(ports(list)?),
+                Some(("literals", list)) if own.literals.is_empty() => {
+                    own.literals = literals(list)?;
+                }
                 Some(("tools", path)) if own.tools.is_none() && path.starts_with('/') => {
                     own.tools = Some(PathBuf::from(path));
                 }
@@ -70,22 +75,33 @@ fn ports(list: &str) -> Option<Vec<u16>> {
     (ports.len() <= MOST_PORTS && !ports.contains(&0)).then_some(ports)
 }
 
+/// Parses at least one and at most [`MOST_LITERALS`] loopback addresses.
+fn literals(list: &str) -> Option<Vec<SocketAddrV4>> {
+    let literals: Vec<SocketAddrV4> =
+        list.split(',').map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let is_possible = |place: &SocketAddrV4| place.ip().is_loopback() && place.port() != 0;
+    (literals.len() <= MOST_LITERALS && literals.iter().all(is_possible)).then_some(literals)
+}
+
 const MOST_PORTS: usize = 16;
+const MOST_LITERALS: usize = 64;
 /// The maximum number of listeners at synthetic addresses. Each costs a descriptor; the proxy needs
 /// only its own.
 const MOST_LISTENERS: usize = 512;
 
-/// The listeners of the name server and the proxy.
+/// The listeners of the name server, of the proxy and of services of the host.
 pub(crate) struct NetworkListeners {
-    pub(crate) connections: [TcpListener; 2],
+    pub(crate) connections: Vec<TcpListener>,
     pub(crate) datagrams: UdpSocket,
     pub(crate) ports: Vec<u16>,
 }
 
 impl NetworkListeners {
-    pub(crate) fn open(ports: Vec<u16>) -> io::Result<NetworkListeners> {
-        let listen = |place| TcpListener::bind(place).map_err(about(place));
-        let connections = [listen(NAME_SERVER)?, listen(PROXY)?];
+    pub(crate) fn open(ports: Vec<u16>, literals: &[SocketAddrV4]) -> io::Result<NetworkListeners> {
+        let listen = |place: &SocketAddrV4| TcpListener::bind(place).map_err(about(place));
+        let places = [NAME_SERVER, PROXY];
+        let connections =
+            places.iter().chain(literals).map(listen).collect::<io::Result<Vec<_>>>()?;
         let datagrams = UdpSocket::bind(NAME_SERVER).map_err(about(NAME_SERVER))?;
         Ok(NetworkListeners { connections, datagrams, ports })
     }
@@ -245,19 +261,31 @@ mod tests {
         assert_eq!(own(&["network="]), Some(Own { ports: Some(vec![]), ..Own::default() }));
         let rest = Own {
             ports: None,
+            literals: vec!["127.0.0.1:5432".parse().unwrap(), "127.0.0.2:80".parse().unwrap()],
             tools: socket("/run/x/tools.sock"),
             denials: socket("/run/x/denials.sock"),
             program_files: Some(1024),
             names_kernel: true,
         };
-        let words =
-            ["tools=/run/x/tools.sock", "denials=/run/x/denials.sock", "files=1024", "kernel"];
+        let words = [
+            "literals=127.0.0.1:5432,127.0.0.2:80",
+            "tools=/run/x/tools.sock",
+            "denials=/run/x/denials.sock",
+            "files=1024",
+            "kernel",
+        ];
         assert_eq!(own(&words), Some(rest));
         for wrong in [
             "network",
             "network=x",
             "network=0",
             "network=65536",
+            "literals",
+            "literals=",
+            "literals=localhost:80",
+            "literals=10.0.0.1:80",
+            "literals=127.0.0.1:0",
+            "literals=[::1]:80",
             "tool",
             "tools=here",
             "denials",

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use stockade_hostfiles::{Mode, Mounts, Shown};
 use stockade_interpreters::Bind;
-use stockade_launcher::{OutsideStep, Resource, SocketUse, TreeKind};
+use stockade_launcher::{OutsideStep, Redirected, Resource, SocketUse, TreeKind};
 
 use super::*;
 use crate::commands::Commands;
@@ -286,6 +286,28 @@ fn egress_is_set_up_before_privileges_drop_and_sysctls_become_read_only() {
         let plain: Vec<&Step> = without.inside.iter().filter(resolver).collect();
         assert_eq!(rest, plain, "without a gateway nothing else is done");
     }
+}
+
+#[test]
+fn loopback_literal_for_any_bytes_is_redirected_and_no_other() {
+    let redirected = |text: &str| {
+        let machine = machine(501);
+        let plan = planned_with(Egress::Gateway, text, &machine, &files(Vec::new()), true);
+        let Step::Egress { redirected, .. } = &plan.inside[index(&plan, "egress")] else {
+            panic!()
+        };
+        redirected.clone()
+    };
+    let usual = redirected("{}");
+    assert_eq!(usual.len(), 4);
+    assert_eq!(redirected("network_allowlist: ['127.0.0.1:5432']"), usual);
+    let entry = "{ host: 127.0.0.1, ports: [5432], protocol: tcp }";
+    let more = redirected(&format!("network_allowlist: [{entry}]"));
+    assert_eq!(more[..4], usual);
+    let network = std::net::Ipv4Addr::LOCALHOST;
+    let transport = stockade_launcher::Transport::Tcp;
+    let own = Redirected { transport, network, prefix: 32, port: Some(5432) };
+    assert_eq!(more[4..], [own]);
 }
 
 fn with_tools(egress: Egress, text: &str, machine: &Machine, files: &HostFiles) -> Plan {

@@ -143,3 +143,28 @@ fn tool_arguments_are_recorded_only_if_both_policies_allow_it() {
     assert_eq!(widened[0].allows, "recording the arguments of calls");
     assert_eq!(silent.widenings(&recording), []);
 }
+
+#[test]
+fn loopback_is_direct_only_by_a_literal_for_any_bytes_that_every_policy_lists() {
+    let listed = policy(
+        "network_allowlist:\n\
+         - { host: 127.0.0.1, ports: [5432, 6379], protocol: tcp }\n\
+         - { host: 10.0.0.7, ports: [5432], protocol: tcp }\n\
+         - { host: db.example.org, ports: [5432], protocol: tcp }\n\
+         - { host: '::1', ports: [5432], protocol: tcp }\n\
+         - '127.0.0.2:8000'\n",
+    );
+    let direct = |policy: &Policy| -> Vec<String> {
+        policy.direct_loopback().iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(direct(&listed), ["127.0.0.1:5432", "127.0.0.1:6379"]);
+    assert!(direct(&policy("{}")).is_empty());
+    let other = policy(
+        "network_allowlist:\n\
+         - { host: 127.0.0.1, ports: [5432], protocol: tcp }\n\
+         - '127.0.0.1:6379'\n",
+    );
+    assert_eq!(direct(&listed.combine(&other)), ["127.0.0.1:5432"]);
+    let blocked = policy("defaults: { network_default: allow }\nnetwork_blocklist: [127.0.0.0/8]");
+    assert!(direct(&listed.combine(&blocked)).is_empty());
+}

@@ -20,7 +20,8 @@ pub enum Destination {
     /// The name server inside, as DNS over TCP: a length of two bytes, big endian, then a DNS
     /// message. Responses use the same form and the order of the queries.
     Names,
-    /// A synthetic address that the name server gave to a name.
+    /// A synthetic address that the name server gave to a name, or a loopback address that the
+    /// policy lists.
     Address {
         /// The address that the program dialled.
         address: Ipv4Addr,

@@ -44,7 +44,7 @@ pub enum Opening {
     /// Queries to the name server inside, framed as in DNS over TCP: a length of two bytes, big
     /// endian, then a message. Answers have the same form and the order of the queries.
     Names,
-    /// A connection to a synthetic address.
+    /// A connection to a synthetic address, or to a loopback address that the policy lists.
     Connection {
         /// The address that was dialled.
         address: Ipv4Addr,
@@ -72,6 +72,18 @@ impl Opening {
                 Some(Opening::Connection { address: *dialled.ip(), port: dialled.port() })
             }
             _ => None,
+        }
+    }
+
+    /// The same for a connection that reached a listener of the guest. Those to neither a
+    /// synthetic address nor a service of the guest come from an address that the policy lists.
+    pub fn of_listener(dialled: SocketAddrV4) -> Option<Opening> {
+        let (address, port) = (*dialled.ip(), dialled.port());
+        match Opening::of(dialled) {
+            // A program dialled the relay itself.
+            None if dialled == RELAY => None,
+            None => Some(Opening::Connection { address, port }),
+            opening => opening,
         }
     }
 }
@@ -109,6 +121,16 @@ mod tests {
         ] {
             assert_eq!(of(dialled), None, "{dialled}");
         }
+    }
+
+    #[test]
+    fn other_connections_to_a_listener_keep_their_address_except_those_to_the_relay() {
+        let of = |dialled: &str| Opening::of_listener(dialled.parse().unwrap());
+        let address = Ipv4Addr::LOCALHOST;
+        assert_eq!(of("127.0.0.1:5432"), Some(Opening::Connection { address, port: 5432 }));
+        assert_eq!(of("127.0.0.53:53"), Some(Opening::Names));
+        assert_eq!(of("127.0.0.54:3128"), Some(Opening::Proxy));
+        assert_eq!(of("127.0.0.53:1"), None);
     }
 
     #[test]

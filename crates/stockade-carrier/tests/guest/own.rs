@@ -170,6 +170,23 @@ with socket.create_server(('127.0.0.1', 443)): print('its own 443')
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guest_without_a_launcher_listens_at_the_loopback_addresses_of_its_arguments() {
+    let gateway = Arc::new(TestGateway::default());
+    let words = ["network=443", "literals=127.0.0.1:5432,127.0.0.2:5433"];
+    let Some((_guest, link)) = linked(&gateway, &words) else { return };
+    let asked = python(
+        &link,
+        r"
+print(said(('127.0.0.1', 5432)), said(('127.0.0.2', 5433)), said(('127.0.0.1', 5433)))
+",
+    )
+    .await;
+    assert_eq!(asked, Outcome::exited(0, "name hello name hello ECONNREFUSED\n", ""));
+    let at = |last, port| Destination::Address { address: [127, 0, 0, last].into(), port };
+    assert_eq!(*gateway.opened.lock().unwrap(), [at(1, 5432), at(2, 5433)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn denied_command_is_reported_through_the_guest_before_the_stub_ends() {
     let gateway = Arc::new(TestGateway::default());
     let words = ["denials=/run/stockade-guest/denials.sock"];

@@ -197,6 +197,29 @@ async fn synthetic_address_without_a_name_is_refused_in_every_protocol() {
 }
 
 #[tokio::test]
+async fn address_that_stands_for_no_name_is_judged_as_a_literal() {
+    let server = Server::hello().await;
+    let port = server.port;
+    let entry = format!("{{ host: 127.0.0.1, ports: [{port}], protocol: tcp }}");
+    let request = format!("GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    let dial = |world: &World| {
+        let address = [127, 0, 0, 1].into();
+        world.open(stockade_provider::Destination::Address { address, port })
+    };
+    let allowed = World::new(&format!("network_allowlist: [{entry}]"), FixedNames::default());
+    let mut program = dial(&allowed);
+    program.send(&request).await;
+    assert_eq!(program.answer().await.status, 200);
+    for text in ["{}", "network_allowlist: [a.example.org]", "network_allowlist: ['127.0.0.1:1']"] {
+        let denied = World::new(text, FixedNames::default());
+        let mut program = dial(&denied);
+        program.send(&request).await;
+        assert_eq!(program.answer().await.status, 403, "{text}");
+        assert_eq!(denied.dialled(), []);
+    }
+}
+
+#[tokio::test]
 async fn next_address_is_tried_when_one_does_not_answer() {
     let server = Server::hello().await;
     let port = server.port;

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddrV4;
 
+use stockade_carrier::direct_literals;
 use stockade_launcher::{Redirected, Step, Transport};
+use stockade_policy::Policy;
 use stockade_wire::{NAME_SERVER, NAMED, PROXY, RELAY};
 
 /// Whether egress is possible.
@@ -16,7 +18,7 @@ pub(crate) enum Egress {
 
 impl Egress {
     /// The redirection. The DNS server has the second address of the loopback interface.
-    pub(super) fn step(self) -> Option<Step> {
+    pub(super) fn step(self, policy: &Policy) -> Option<Step> {
         let exactly = |transport, place: SocketAddrV4| Redirected {
             transport,
             network: *place.ip(),
@@ -24,14 +26,16 @@ impl Egress {
             port: Some(place.port()),
         };
         let (network, prefix) = NAMED;
-        self.with_gateway(|| Step::Egress {
-            listen: RELAY,
-            redirected: vec![
+        self.with_gateway(|| {
+            let own = [
                 Redirected { transport: Transport::Tcp, network, prefix, port: None },
                 exactly(Transport::Tcp, PROXY),
                 exactly(Transport::Tcp, NAME_SERVER),
                 exactly(Transport::Udp, NAME_SERVER),
-            ],
+            ];
+            let literals = direct_literals(policy).into_iter();
+            let literals = literals.map(|place| exactly(Transport::Tcp, place));
+            Step::Egress { listen: RELAY, redirected: own.into_iter().chain(literals).collect() }
         })
     }
 

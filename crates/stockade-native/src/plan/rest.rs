@@ -22,7 +22,7 @@ const LOCKED_BYTES: u64 = 8 << 20;
 /// The steps from the finished root until privileges are dropped.
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
-    steps.extend(inputs.egress.step());
+    steps.extend(inputs.egress.step(inputs.policy));
     steps.extend(inputs.tools.as_deref().map(tools::step));
     steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));

@@ -1,6 +1,6 @@
 //! Judging hosts, addresses and requests.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
 
 use crate::address::{AddressKind, classify, is_metadata_name};
 use crate::control::Control;
@@ -69,6 +69,25 @@ impl Policy {
     /// Judges opening a connection to a host name or literal, before it is resolved.
     pub fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         self.judge_network(&Question { host, port, request: None })
+    }
+
+    /// The loopback addresses that lead to services of the host for every program: literals of the
+    /// allowlist with `protocol: tcp`. Each once, in the order of the policy.
+    pub fn direct_loopback(&self) -> Vec<SocketAddrV4> {
+        let mut found = Vec::new();
+        for entry in self.gates.iter().flat_map(|gate| &gate.network.entries) {
+            let HostPattern::Exact(host @ Host::Address(IpAddr::V4(address))) = &entry.host else {
+                continue;
+            };
+            for port in entry.ports.iter().filter(|_| address.is_loopback()) {
+                let place = SocketAddrV4::new(*address, *port);
+                let is_direct = self.protocol_for(host, *port) == Some(Protocol::Tcp);
+                if is_direct && !found.contains(&place) {
+                    found.push(place);
+                }
+            }
+        }
+        found
     }
 
     /// Judges one request on a connection to an allowed host.

@@ -300,7 +300,9 @@ pub(crate) struct PolicyFlags {
     /// Allow requests, such as `GET https://api.example.org/repos/**`.
     ///
     /// Methods, separated by commas, and a URL with a pattern of the path; without methods any, and
-    /// without a path any. The gate ends TLS to the host and judges every request. May be repeated.
+    /// without a path any. The gate ends TLS to the host and judges every request. A URL such as
+    /// `tcp://127.0.0.1:5432` allows any bytes, also without the proxy on this machine's loopback.
+    /// May be repeated.
     #[arg(long, value_name = "[METHODS ]URL", help_heading = NETWORK)]
     pub(crate) allow: Vec<String>,
     /// Record every request to the allowed hosts, also inside TLS.

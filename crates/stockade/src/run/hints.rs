@@ -139,7 +139,8 @@ fn after_failure(tail: &[u8], asked: &Asked) -> Vec<String> {
 }
 
 fn hints_of(line: &str, asked: &Asked) -> Vec<String> {
-    if let Some(hint) = network::unreachable(line, asked) {
+    let network = network::unreachable(line, asked).or_else(|| network::not_direct(line, asked));
+    if let Some(hint) = network {
         return vec![hint];
     }
     let Some(exists) = asked.host_file else {

@@ -4,6 +4,9 @@ use crate::Problem;
 
 use super::flags::quoted;
 
+/// The protocol in which the gate reads nothing, as a URL and the policy write it.
+const TCP: &str = "tcp";
+
 /// The requests that one `--allow` names.
 pub(super) struct Requests<'f> {
     methods: Vec<&'f str>,
@@ -14,7 +17,7 @@ pub(super) struct Requests<'f> {
 }
 
 impl Requests<'_> {
-    /// Parses `GET,HEAD https://host:port/path`.
+    /// Parses `GET,HEAD https://host:port/path`, or `tcp://host:port` for any bytes.
     pub(super) fn parse(said: &str) -> Result<Requests<'_>, Problem> {
         let wrong = |why: &str| {
             let message = format!("--allow {said}: {why}");
@@ -29,7 +32,8 @@ impl Requests<'_> {
         let (protocol, usual, rest) = match url.split_once("://") {
             Some(("https", rest)) => ("tls", "443", rest),
             Some(("http", rest)) => ("http", "80", rest),
-            _ => return Err(wrong("the URL does not begin with https:// or http://")),
+            Some((TCP, rest)) => (TCP, "", rest),
+            _ => return Err(wrong("the URL does not begin with https://, http:// or tcp://")),
         };
         let (authority, path) = match rest.find('/') {
             Some(at) => (&rest[..at], Some(&rest[at..])),
@@ -42,6 +46,9 @@ impl Requests<'_> {
         };
         if host.is_empty() || port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong("the URL has no host, or a port that is not a number"));
+        }
+        if protocol == TCP && (!methods.is_empty() || path.is_some()) {
+            return Err(wrong("of any bytes over TCP the gate sees neither methods nor paths"));
         }
         let methods = methods.split(',').filter(|method| !method.is_empty()).collect();
         Ok(Requests { methods, protocol, host, port, path })
@@ -58,7 +65,8 @@ impl Requests<'_> {
         if let Some(path) = path {
             entry.push_str(&format!(", paths: [{}]", quoted(path)));
         }
-        entry + ", inspect: true }"
+        let inspect = if *protocol == TCP { "" } else { ", inspect: true" };
+        entry + inspect + " }"
     }
 }
 
@@ -101,10 +109,21 @@ mod tests {
                 "{ host: \"127.0.0.1\", ports: [8443], protocol: tls, paths: [\"/\"], \
                  inspect: true }",
             ),
+            ("tcp://127.0.0.1:5432", "{ host: \"127.0.0.1\", ports: [5432], protocol: tcp }"),
         ] {
             assert_eq!(Requests::parse(said).map(|read| read.entry()).unwrap(), entry);
         }
-        for wrong in ["", "GET", "GET ftp://a/", "a b c", "https://:1/", "https://a:x/"] {
+        for wrong in [
+            "",
+            "GET",
+            "GET ftp://a/",
+            "a b c",
+            "https://:1/",
+            "https://a:x/",
+            "tcp://a",
+            "tcp://a:1/",
+            "GET tcp://a:1",
+        ] {
             let problem = Requests::parse(wrong).err().unwrap();
             assert!(problem.message.starts_with("--allow "), "{problem}");
         }

@@ -1,6 +1,8 @@
 //! Hints about unreachable hosts.
 
-use stockade_policy::{AddressKind, Control, Denial, Host, classify, parse_host_port};
+use std::net::{IpAddr, SocketAddrV4};
+
+use stockade_policy::{AddressKind, Control, Denial, Host, HostPattern, classify, parse_host_port};
 
 use super::{Advice, Asked};
 use crate::shell::shell_word;
@@ -33,6 +35,38 @@ pub(super) fn unreachable(line: &str, asked: &Asked) -> Option<String> {
              network_allowlist of the policy"
             .to_owned(),
     })
+}
+
+/// What programs print about a port where nothing listens, in lower case.
+const NOT_LISTENING: [&str; 2] = ["connection refused", "econnrefused"];
+
+/// A hint for a program that connects without the proxy to a loopback address that the policy lists
+/// for clients of the proxy.
+pub(super) fn not_direct(line: &str, asked: &Asked) -> Option<String> {
+    let line = line.to_lowercase();
+    if !NOT_LISTENING.iter().any(|words| line.contains(words)) {
+        return None;
+    }
+    let direct = asked.policy.direct_loopback();
+    let entries = asked.policy.gates.iter().flat_map(|gate| &gate.network.entries);
+    let mut places = entries.flat_map(|entry| {
+        let address = match entry.host {
+            HostPattern::Exact(Host::Address(IpAddr::V4(address))) => Some(address),
+            _ => None,
+        };
+        let address = address.filter(|address| address.is_loopback());
+        address.into_iter().flat_map(|address| {
+            entry.ports.iter().map(move |port| SocketAddrV4::new(address, *port))
+        })
+    });
+    let place = places.find(|place| !direct.contains(place))?;
+    let way = match asked.advice {
+        Advice::Flags => format!("--allow tcp://{place} opens it to every program"),
+        Advice::Clauses => {
+            "`protocol: tcp` in its entry of network_allowlist opens it to every program".to_owned()
+        }
+    };
+    Some(format!("{place} is reached through the proxy, which this program may not use; {way}"))
 }
 
 /// A hint for hosts that the policy does not name, if a flag would allow them. Omits addresses that
@@ -69,6 +103,19 @@ mod tests {
         assert!(hint.contains("--allow-host HOST"), "{hint}");
         assert_eq!(unreachable(line, &asked("network_allowlist: [a.test]")), None);
         assert_eq!(unreachable("all is well", &asked("{}")), None);
+    }
+
+    #[test]
+    fn hint_names_tcp_for_a_loopback_literal_that_only_the_proxy_reaches() {
+        let line = "ConnectionRefusedError: [Errno 111] Connection refused";
+        let listed = asked("network_allowlist: ['127.0.0.1:5432']");
+        let hint = not_direct(line, &listed).unwrap();
+        assert!(hint.ends_with("--allow tcp://127.0.0.1:5432 opens it to every program"), "{hint}");
+        assert_eq!(not_direct("no such table", &listed), None);
+        let tcp = "network_allowlist: [{ host: 127.0.0.1, ports: [5432], protocol: tcp }]";
+        for text in ["{}", "network_allowlist: ['10.0.0.7:5432', 'a.test']", tcp] {
+            assert_eq!(not_direct(line, &asked(text)), None, "{text}");
+        }
     }
 
     #[test]
