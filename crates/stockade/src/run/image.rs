@@ -37,6 +37,8 @@ pub(crate) struct Image {
     user: Option<ImageUser>,
     /// Whether the caller named no user, so that the user is the image's choice.
     has_own_user: bool,
+    /// The home of the image's own user, if its program runs as another one.
+    home: Option<String>,
     /// Its variables that programs get.
     variables: Vec<(String, String)>,
     dropped: Vec<Dropped>,
@@ -202,7 +204,8 @@ fn of_store(reference: &str, user: UserWanted<'_>) -> Result<Image, Problem> {
     std::mem::forget(held);
     let (variables, dropped) = (Vec::new(), Vec::new());
     let (id, directory, has_own_user) = (id.to_string(), Some(root), false);
-    Ok(Image { id, directory, disk: None, config, user, has_own_user, variables, dropped })
+    let (disk, home) = (None, None);
+    Ok(Image { id, directory, disk, config, user, has_own_user, home, variables, dropped })
 }
 
 /// What to ask the engine about.
@@ -269,6 +272,7 @@ impl From<ContainerImage> for Image {
             config,
             user,
             has_own_user: false,
+            home: None,
             variables,
             dropped,
         }
@@ -315,7 +319,9 @@ impl Image {
                     "made for user {own}, and its program does not run as that user because files \
                      of this host are shown to it; pass --user {own} to ask for it"
                 ));
-                Image { user: None, ..image }
+                // What its user installed is there, such as packages of `pip install --user`.
+                let home = self.user.as_ref().and_then(|user| user.home.clone());
+                Image { user: None, home, ..image }
             }
             None => {
                 // Programs run as user 65534 unless a user is chosen.
@@ -352,6 +358,7 @@ impl Image {
                 || policy.secrets.iter().any(|secret| secret.name == name)
         };
         let home = self.user.as_ref().and_then(|user| user.home.clone());
+        let home = home.or_else(|| self.home.clone());
         let home = home.map(|home| ("HOME".to_owned(), home));
         let mut variables: Vec<(String, String)> =
             home.into_iter().chain(self.variables.iter().cloned()).collect();

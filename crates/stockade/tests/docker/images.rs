@@ -198,6 +198,8 @@ fn agent_sandbox_example_runs_as_its_user(runtime: &'static str) {
     let ended = run(runtime, &[agent_sandbox(), "--mount", &shown]);
     assert!(ended.stderr.contains("files of this host are shown"), "{ended:?}");
     assert!(!ended.stdout.contains("1000"), "{ended:?}");
+    // The packages that the image's user installed are found in that user's home all the same.
+    assert!(ended.stdout.contains("/home/agent") && ended.stdout.contains("65534"), "{ended:?}");
 }
 
 fn thumbnail_example_writes_a_picture_that_belongs_to_the_caller(runtime: &'static str) {

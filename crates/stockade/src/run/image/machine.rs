@@ -32,6 +32,7 @@ pub(super) fn find(name: &str, user: Option<&str>) -> Result<Image, Problem> {
         config: ImageConfig::default(),
         user,
         has_own_user: false,
+        home: None,
         variables: Vec::new(),
         dropped: Vec::new(),
     })
