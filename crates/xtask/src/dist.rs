@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use sbom::Product;
 
 use crate::component::{self, ComponentOptions};
 use crate::program::{cargo, executable, finish, on_path};
@@ -62,11 +63,16 @@ pub(crate) fn make(root: &Path, options: &DistOptions) -> Result<Vec<String>> {
         fs::copy(&built, out.join(name)).context("cannot copy the binary")?;
         deb::make(root, &built, architecture.debian, version, &out)?;
     }
+    let write_parts = |product, name: String| -> Result<()> {
+        let parts = sbom::parts(root, product, std::env::consts::ARCH, version)?;
+        let text = serde_json::to_string_pretty(&parts)?;
+        fs::write(out.join(&name), text).with_context(|| format!("cannot write {name}"))
+    };
+    write_parts(Product::Command, format!("stockade-{version}.cdx.json"))?;
     if options.wheel {
         python::wheel(root, &out, &options.profile)?;
+        write_parts(Product::Wheel, format!("stockade-{version}-wheel.cdx.json"))?;
     }
-    let parts = serde_json::to_string_pretty(&sbom::parts(root, version)?)?;
-    fs::write(out.join(format!("stockade-{version}.cdx.json")), parts)?;
     let mut names: Vec<String> = fs::read_dir(&out)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect::<Result<_>>()?;

@@ -172,6 +172,14 @@ fn tools(python: &Path, name: &str, packages: &[&str]) -> Result<Result<PathBuf,
     Ok(Ok(interpreter))
 }
 
+/// Why no wheel can be built here, if so.
+pub(super) fn no_wheel() -> Result<Option<String>> {
+    match on_path(&["python3"]) {
+        Some(python) => Ok(tools(&python, "python", &TOOLS)?.err()),
+        None => Ok(Some("there is no python3".to_owned())),
+    }
+}
+
 /// Builds the wheel of a release into a folder.
 pub(crate) fn wheel(root: &Path, out: &Path, profile: &str) -> Result<()> {
     let python = on_path(&["python3"]).context("the wheel needs python3")?;
