@@ -158,6 +158,23 @@ fn nproc_shows_the_cpu_limit() {
 }
 
 #[test]
+fn processors_of_python_follow_the_limit_and_the_affinity_is_the_callers() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let script = "import os, sys; print(os.cpu_count(), sorted(os.sched_getaffinity(0)))";
+    let ask = ["python3", "-c", script];
+    let host = outside(&ask).stdout;
+    let (count, affinity) = host.trim_end().split_once(' ').expect("it prints both");
+    let inside = |cpus: &str| stockade(&[&["--cpus", cpus, "--"][..], &ask].concat()).stdout;
+    assert_eq!(inside("1"), format!("1 {affinity}\n"));
+    assert_eq!(inside("0.5"), format!("1 {affinity}\n"));
+    if count != "1" {
+        assert_eq!(inside("2"), format!("2 {affinity}\n"));
+    }
+}
+
+#[test]
 fn path_that_is_set_is_the_path_of_every_program_inside() {
     if !walls_can_be_built() {
         return;
