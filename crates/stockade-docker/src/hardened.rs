@@ -8,7 +8,9 @@ use bollard::models::ImageInspect;
 use bollard::query_parameters::BuildImageOptionsBuilder;
 use bollard::{body_full, errors::Error as ClientError};
 use futures_util::StreamExt;
-use stockade_image::{ImageConfig, Pull};
+use stockade_image::{
+    ALWAYS_ALLOWED, HARDENED_PATH, HARDENED_RECIPE as RECIPE, Pull, default_names, denied_names,
+};
 use tar::{Builder, EntryType, Header};
 use tokio::time::timeout;
 
@@ -24,20 +26,11 @@ pub const HARDENED_IMAGE: &str = "agt-sandbox/python-minimal-path:3.11";
 /// The image that it is built from by default.
 pub const HARDENED_BASE: &str = "python:3.11-slim";
 
-/// Its recipe, which `docker build` takes too.
-const RECIPE: &str = include_str!("../../../docker/Dockerfile.sandbox");
-
-/// The only directory in its PATH.
-const SEARCH_PATH: &str = "/usr/local/sandbox-bin";
-
 /// What the links of denied programs lead to.
 const STUB: &str = "/usr/local/lib/sandbox/denied";
 
 /// The label with the programs that the builder allowed.
 const ALLOWED: &str = "stockade.allowed-programs";
-
-/// The program that is always in its PATH.
-pub(crate) const ALWAYS: &str = "python3";
 
 /// The most bytes of an archive of the directory in PATH.
 const MOST_BYTES: usize = 1 << 20;
@@ -73,28 +66,6 @@ pub struct HardenedImage {
     pub allowed: Vec<String>,
 }
 
-/// The names of the programs that the image denies, from its recipe.
-pub(crate) fn denied_names() -> impl Iterator<Item = &'static str> {
-    words_of("denied=\"").chain(words_of("members=\""))
-}
-
-/// The names of the programs that it allows by default.
-pub(crate) fn default_names() -> impl Iterator<Item = &'static str> {
-    words_of("ARG ALLOWED_BIN_NAMES=\"")
-}
-
-/// The words in quotes after a text of the recipe.
-fn words_of(start: &'static str) -> impl Iterator<Item = &'static str> {
-    let quoted = RECIPE.split_once(start).and_then(|(_, rest)| rest.split_once('"'));
-    quoted.map_or("", |(words, _)| words).split_whitespace().filter(|word| *word != "\\")
-}
-
-/// Whether an image has only the directory of the hardened image in its PATH, so that stubs in it may
-/// report to the host.
-pub(crate) fn is_hardened(config: &ImageConfig) -> bool {
-    config.search_path().as_deref() == Some(SEARCH_PATH)
-}
-
 /// The hardened image, if the engine has it.
 pub(crate) async fn find(engine: &Engine) -> Result<Option<ImageInspect>, DockerError> {
     match image::inspect(engine, HARDENED_IMAGE).await {
@@ -116,12 +87,12 @@ pub(crate) async fn check(
     let refused = || DockerError::NotHardened { image: name.to_owned() };
     let settings = found.config.as_ref();
     let label = settings.and_then(|it| it.labels.as_ref()).and_then(|labels| labels.get(ALLOWED));
-    let (Some(allowed), true) = (label, is_hardened(&config(found))) else {
+    let (Some(allowed), true) = (label, config(found).has_hardened_path()) else {
         return Err(refused());
     };
     let image = image::of(found, name)?;
     let container = never_started(engine, &image.id, &image.volumes).await?;
-    let directory = container.download(SEARCH_PATH, MOST_BYTES).await;
+    let directory = container.download(HARDENED_PATH, MOST_BYTES).await;
     let denied = container.download(STUB, MOST_BYTES).await;
     container.remove().await?;
     match is_as_made(&directory?, allowed) && only_file(&denied?) == stub() {
@@ -141,7 +112,7 @@ fn stub() -> String {
 /// Whether an archive of the directory in PATH has the allowed programs as links to files
 /// elsewhere, the denied ones as links to the stub, and nothing else.
 fn is_as_made(archive: &[u8], allowed: &str) -> bool {
-    let allowed: BTreeSet<&str> = allowed.split([',', ' ']).chain([ALWAYS]).collect();
+    let allowed: BTreeSet<&str> = allowed.split([',', ' ']).chain([ALWAYS_ALLOWED]).collect();
     let denied: BTreeSet<&str> = denied_names().filter(|name| !allowed.contains(name)).collect();
     let mut stubs = BTreeSet::new();
     let mut entries = tar::Archive::new(archive);
@@ -271,7 +242,7 @@ fn packed() -> std::io::Result<Vec<u8>> {
 
 /// The names of programs to allow, each once, with the one that is always there first.
 fn checked(names: &[String]) -> Result<Vec<String>, DockerError> {
-    let mut checked = vec![ALWAYS.to_owned()];
+    let mut checked = vec![ALWAYS_ALLOWED.to_owned()];
     for name in names {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._+-".contains(&byte);
         let starts = name.bytes().next().is_some_and(|byte| !b".-".contains(&byte));
@@ -339,61 +310,6 @@ mod tests {
     }
 
     #[test]
-    fn default_programs_of_the_hardened_image_are_five_and_none_reaches_out() {
-        let allowed: Vec<&str> = default_names().collect();
-        assert_eq!(allowed, ["python3", "cat", "echo", "ls", "sleep"]);
-        // Written here and not read from the recipe, so that both must change.
-        let never = [
-            "curl",
-            "wget",
-            "ssh",
-            "scp",
-            "sftp",
-            "git",
-            "az",
-            "aws",
-            "gcloud",
-            "gsutil",
-            "kubectl",
-            "terraform",
-            "helm",
-            "ansible",
-            "ansible-playbook",
-            "apt",
-            "apt-get",
-            "dpkg",
-            "pip",
-            "pip3",
-            "npm",
-            "nc",
-            "socat",
-            "docker",
-            "podman",
-            "rsync",
-            "telnet",
-        ];
-        let denied: BTreeSet<&str> = denied_names().collect();
-        for name in never {
-            assert!(!allowed.contains(&name), "{name} is allowed");
-            assert!(denied.contains(name), "{name} is not denied");
-        }
-        assert!(allowed.iter().all(|name| !denied.contains(name)), "{allowed:?}");
-    }
-
-    #[test]
-    fn every_denied_name_is_listed_once_and_is_plain() {
-        let names: Vec<&str> = denied_names().collect();
-        let distinct: BTreeSet<&str> = names.iter().copied().collect();
-        assert!(names.len() > 100, "{names:?}");
-        assert_eq!(names.len(), distinct.len());
-        for name in names {
-            let plain =
-                name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-            assert!(plain, "{name}");
-        }
-    }
-
-    #[test]
     fn allowed_names_are_plain_and_always_include_the_interpreter() {
         let names = |names: &[&str]| -> Vec<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
@@ -422,18 +338,5 @@ mod tests {
         assert_eq!(shown(said.trim()), format!("{start}the base image has no program x"));
         let expected = "sh: find: not found; a step of the recipe returned a non-zero code: 1";
         assert_eq!(shown("sh: find: not found"), format!("{start}{expected}"));
-    }
-
-    #[test]
-    fn image_with_another_path_is_not_the_hardened_one() {
-        let with = |path: &str| ImageConfig {
-            environment: vec![format!("PATH={path}")],
-            ..ImageConfig::default()
-        };
-        assert!(is_hardened(&with("/usr/local/sandbox-bin")));
-        for path in ["", "/usr/local/sandbox-bin:/usr/bin", "/usr/bin:/usr/local/sandbox-bin"] {
-            assert!(!is_hardened(&with(path)), "{path}");
-        }
-        assert!(!is_hardened(&ImageConfig::default()));
     }
 }

@@ -184,7 +184,7 @@ pub(crate) fn of(found: &ImageInspect, reference: &str) -> Result<Image, DockerE
     let volumes = found.config.as_ref().and_then(|config| config.volumes.clone());
     let volumes = volumes.unwrap_or_default();
     let config = config(found);
-    let (search_path, is_hardened) = (config.search_path(), hardened::is_hardened(&config));
+    let (search_path, is_hardened) = (config.search_path(), config.has_hardened_path());
     Ok(Image { id, volumes, search_path, is_hardened })
 }
 

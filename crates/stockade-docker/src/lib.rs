@@ -13,7 +13,6 @@
 mod abilities;
 mod archive;
 mod bundles;
-mod denials;
 mod endpoint;
 mod engine;
 mod error;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_core::future::BoxFuture;
-use stockade_image::Pull;
+use stockade_image::{Denials, Pull, reported};
 use stockade_interpreters::{ProgramSetup, host_loopback, threads};
 use stockade_policy::Isolation;
 use stockade_provider::{
@@ -17,7 +17,6 @@ use tokio::sync::Mutex;
 use crate::abilities::{abilities, isolation};
 use crate::archive::{AUTHORITIES, archive, bundle};
 use crate::bundles::{self, Bundle};
-use crate::denials::{Denials, reported};
 use crate::engine::Engine;
 use crate::files::files;
 use crate::filters::filters;

@@ -16,6 +16,7 @@ use bollard::query_parameters::{KillContainerOptionsBuilder, StatsOptionsBuilder
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use stockade_carrier::{Link, follow};
+use stockade_image::{Denials, Listening};
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{
@@ -24,7 +25,6 @@ use stockade_provider::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::denials::{Denials, Listening};
 use crate::engine::Engine;
 use crate::events::Events;
 use crate::start::{Container, StartedContainer};

@@ -31,9 +31,13 @@ enum Network {
 
 impl Acceptors {
     /// The listeners that the launcher opened; none if it opened none.
-    pub(crate) fn of(network: Option<Listeners>, tools: Option<UnixListener>) -> Option<Acceptors> {
+    pub(crate) fn of(
+        network: Option<Listeners>,
+        tools: Option<UnixListener>,
+        denials: Option<UnixListener>,
+    ) -> Option<Acceptors> {
         let network = network.map(Network::Redirected);
-        Acceptors { network, tools, denials: None }.if_any()
+        Acceptors { network, tools, denials }.if_any()
     }
 
     /// Opens the listeners that the command line names.

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use stockade_wire::DENIAL_SOCKET;
+use stockade_wire::{DENIAL_SOCKET, LAUNCHED_DENIAL_SOCKET};
 
 /// How long to wait for the host, so that a busy host does not keep the stub.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,7 +29,9 @@ pub fn report_denied(mut words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn report(name: &str) -> io::Result<()> {
-    let mut socket = UnixStream::connect(DENIAL_SOCKET)?;
+    // Programs can make the second one if it is missing, and not the first one.
+    let mut socket = UnixStream::connect(LAUNCHED_DENIAL_SOCKET)
+        .or_else(|_| UnixStream::connect(DENIAL_SOCKET))?;
     socket.set_write_timeout(Some(PATIENCE))?;
     socket.set_read_timeout(Some(PATIENCE))?;
     socket.write_all(format!("{name}\n").as_bytes())?;

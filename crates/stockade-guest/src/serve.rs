@@ -54,8 +54,9 @@ const SEND_BYTES: usize = 64 << 10;
 /// The process must have one thread. On return every started process has been killed, and the
 /// caller must exit: the end of the first process ends its pid namespace.
 pub fn serve(stream: OwnedFd, provisions: Provisions) -> GuestExit {
-    let Provisions { listeners, tools, program_files, oom_score, leaves, uppers } = provisions;
-    let acceptors = Acceptors::of(listeners, tools);
+    let Provisions { listeners, tools, denials, program_files, oom_score, leaves, uppers } =
+        provisions;
+    let acceptors = Acceptors::of(listeners, tools, denials);
     let reach = Reach::of_this_process();
     let oom_score = oom_score.or_else(own_oom_score);
     let lifeline = None;

@@ -10,6 +10,7 @@
 
 mod above;
 mod config;
+mod denials;
 mod digest;
 mod error;
 #[doc(hidden)]
@@ -19,6 +20,7 @@ mod layer;
 mod model;
 mod parcel;
 mod pull;
+mod recipe;
 mod reference;
 mod select;
 mod store;
@@ -27,10 +29,12 @@ mod tree;
 mod users;
 
 pub use config::{Dropped, ImageConfig, OwnProgram, Variables};
+pub use denials::{Denials, Listening, reported};
 pub use digest::Digest;
 pub use error::{ImageError, Refusal};
 pub use import::{Imported, Limits};
 pub use pull::{Pull, UnknownPull};
+pub use recipe::{ALWAYS_ALLOWED, HARDENED_PATH, HARDENED_RECIPE, default_names, denied_names};
 pub use reference::Reference;
 pub use store::{Found, Held, Listed, Store, Taken, store_directory};
 pub use users::{ImageUser, UserError, UserWanted, own_user_in, user_in};

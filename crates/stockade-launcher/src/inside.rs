@@ -222,7 +222,8 @@ impl BuildState {
                 Ok(())
             }
             Step::ToolSocket(socket) => {
-                self.provisions.tools = Some(tools::open(socket)?);
+                let tools::ToolListeners { tools, denials } = tools::open(socket)?;
+                (self.provisions.tools, self.provisions.denials) = (tools, denials);
                 Ok(())
             }
             Step::ProgramFiles(most) => {

@@ -44,6 +44,8 @@ pub struct Provisions {
     pub listeners: Option<Listeners>,
     /// The tool socket, if there are tools.
     pub tools: Option<UnixListener>,
+    /// The socket for reports of denied commands, if programs may send any.
+    pub denials: Option<UnixListener>,
     /// The descriptor limit of each program, if it is lower than the guest's.
     pub program_files: Option<u64>,
     /// The guest's own `oom_score_adj`. No process inside can open such a file for writing.

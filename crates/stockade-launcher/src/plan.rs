@@ -304,7 +304,7 @@ pub enum Step {
         /// The redirected destinations.
         redirected: Vec<Redirected>,
     },
-    /// Makes the tool directory with its socket, which the guest serves. After the pivot, and
+    /// Makes the tool directory with its sockets, which the guest serves. After the pivot, and
     /// before capabilities are dropped.
     ToolSocket(ToolSocket),
     /// The descriptor limit of each program, if the guest itself needs more.
@@ -368,8 +368,8 @@ pub enum Step {
     },
 }
 
-/// A read-only directory in its own file system in memory: the files, the command with which
-/// programs call tools, and the tool socket.
+/// A read-only directory in its own file system in memory: the files, the commands with which
+/// programs call tools and report denied commands, and the sockets for both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSocket {
@@ -377,10 +377,13 @@ pub struct ToolSocket {
     pub directory: PathBuf,
     /// The readable files.
     pub files: Vec<ToolFile>,
-    /// The path of the command below the directory; it is a copy of the launcher's own executable.
-    pub command: PathBuf,
-    /// The path of the socket below the directory.
-    pub socket: PathBuf,
+    /// The paths of the commands below the directory; all are one copy of the launcher's own
+    /// executable.
+    pub commands: Vec<PathBuf>,
+    /// The path of the socket for tool calls below the directory, if programs can call tools.
+    pub socket: Option<PathBuf>,
+    /// The path of the socket for reports of denied commands, if programs may send any.
+    pub denials: Option<PathBuf>,
     /// Whether it stays writable, which weakens the wall.
     #[cfg(feature = "weaken")]
     pub writable: bool,

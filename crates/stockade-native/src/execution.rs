@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_core::future::BoxFuture;
 use stockade_carrier::{End, ExecutionControl as Guest, follow};
+use stockade_image::Listening;
 use stockade_launcher::Ending;
 use stockade_provider::{
     Error, ErrorKind, ExecutionControl, ExecutionUsage, ProcessEnd, TerminalSize,
@@ -26,6 +27,8 @@ use crate::start::{Held, LauncherSocket};
 pub(crate) struct NativeExecution {
     /// `None` if the sandbox ended before the program could start.
     pub(crate) guest: Option<Guest>,
+    /// The denied commands that stubs reported since its start, if the root is the hardened image.
+    pub(crate) listening: Option<Listening>,
     /// `None` without usable cgroups.
     pub(crate) leaf: Option<Arc<Leaf>>,
     /// The deadline that the launcher keeps, until the program has ended or is killed.
@@ -110,14 +113,18 @@ impl ExecutionControl for NativeExecution {
     fn observe(&self) -> BoxFuture<'_, ExecutionUsage> {
         Box::pin(async {
             let watched = Arc::clone(&self.watched);
+            let heard = self.listening.iter().flat_map(Listening::heard);
             if let Some(leaf) = &self.leaf {
                 let leaf = Arc::clone(leaf);
-                return blocking(move || watched.of_execution(&leaf)).await;
+                let mut used = blocking(move || watched.of_execution(&leaf)).await;
+                used.denials.extend(heard);
+                return used;
             }
             // The sandbox's counters belong to one execution only if it is the only one so far.
             if self.starts.load(Ordering::Relaxed) != 1 {
-                return ExecutionUsage::default();
+                return ExecutionUsage { denials: heard.collect(), ..ExecutionUsage::default() };
             }
+            // It includes what was heard.
             let used = blocking(move || watched.observe()).await;
             ExecutionUsage {
                 cpu_time: used.cpu_time,

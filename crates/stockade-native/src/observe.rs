@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use stockade_carrier::Link;
 use stockade_cgroup::Group;
+use stockade_image::Denials;
 use stockade_policy::{Limit, Policy};
 use stockade_provider::{ExecutionUsage, SandboxUsage};
 use stockade_watchdog::{Action, Aside, Bounds, Look, Measurement, Meter, Order, Watchdog};
@@ -47,6 +48,8 @@ pub(crate) struct Watched {
     pub(crate) has_directory: bool,
     /// Set if the policy has a `command_allowlist`.
     pub(crate) programs: Option<Programs>,
+    /// The denied commands that stubs reported, if the root is the hardened image.
+    pub(crate) denials: Option<Arc<Denials>>,
     /// `None` once the sandbox is dropped.
     pub(crate) group: Mutex<Option<Group>>,
     /// The leaves of executions, if there is a group.
@@ -170,6 +173,7 @@ impl Watched {
         }
         observation.limits_hit.extend(seen.full);
         observation.denials.extend(self.programs.iter().flat_map(Programs::denials));
+        observation.denials.extend(self.denials.iter().flat_map(|denials| denials.all()));
         observation
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) program_watch: Option<RawFilter>,
     /// The tool files that programs see, if they can call tools.
     pub(crate) tools: Option<Vec<ToolFile>>,
+    /// Whether stubs of the image may report denied commands.
+    pub(crate) has_stubs: bool,
     /// The certificates that programs must trust, if connections are opened.
     pub(crate) authorities: Option<String>,
     /// The files of `/proc` that describe the machine, with the content that the sandbox sees.

@@ -74,9 +74,22 @@ fn planned_for(
     files: &HostFiles,
     cgroup: bool,
 ) -> Plan {
+    planned_from(text, machine, files, |inputs| {
+        let held = CgroupInputs { memory_held: cgroup, pids_held: cgroup, ..inputs.cgroup.clone() };
+        plan(&Inputs { egress, tools, cgroup: held, ..inputs })
+    })
+}
+
+/// Plans what a function makes of the usual inputs.
+fn planned_from(
+    text: &str,
+    machine: &Machine,
+    files: &HostFiles,
+    plan: impl FnOnce(Inputs<'_>) -> Plan,
+) -> Plan {
     let policy = Policy::parse_str("test", text, Path::new("/srv")).unwrap();
     let first_id = machine.is_root().then_some(0x7000_0000);
-    plan(&Inputs {
+    plan(Inputs {
         policy: &policy,
         machine,
         files,
@@ -84,16 +97,15 @@ fn planned_for(
         ids: (USER, USER),
         first_id,
         sub_ids: machine.sub_ids,
-        egress,
+        egress: Egress::None,
         cgroup: CgroupInputs {
             tasks: vec![PathBuf::from("/sys/fs/cgroup/pids/x/tasks")],
-            memory_held: cgroup,
-            pids_held: cgroup,
             ..CgroupInputs::default()
         },
         filters: vec![vec![(6, 0, 0, 0)]],
         program_watch: policy.commands.as_ref().map(|_| vec![(6, 0, 0, 0)]),
-        tools,
+        tools: None,
+        has_stubs: false,
         authorities: None,
         proc_files: vec![("/proc/meminfo", "MemTotal: 1 kB\n".to_owned())],
     })
@@ -331,8 +343,9 @@ fn tool_socket_is_bound_in_the_finished_root_before_privileges_drop() {
         assert!(order.is_sorted_by(|a, b| a < b), "{user}: {order:?}");
         let Step::ToolSocket(socket) = &with.inside[index(&with, "tool_socket")] else { panic!() };
         assert_eq!(socket.directory, Path::new("/run/stockade"));
-        assert_eq!(socket.command, Path::new("bin/stockade-tool"));
-        assert_eq!(socket.socket, Path::new("tools.sock"));
+        assert_eq!(socket.commands, [Path::new("bin/stockade-tool")]);
+        assert_eq!(socket.socket.as_deref(), Some(Path::new("tools.sock")));
+        assert_eq!(socket.denials, None);
         let own = |step: &&Step| {
             let files = Resource::OpenFiles;
             !matches!(step.name(), "tool_socket" | "program_files")
@@ -342,6 +355,26 @@ fn tool_socket_is_bound_in_the_finished_root_before_privileges_drop() {
         let rest = |plan: &Plan| plan.inside.iter().filter(own).cloned().collect::<Vec<_>>();
         assert_eq!(rest(&with), rest(&without), "without tools nothing else is done");
         assert!(!without.inside.iter().any(|step| step.name() == "program_files"));
+    }
+}
+
+#[test]
+fn stubs_get_their_socket_and_the_guest_with_and_without_tools() {
+    let listing = ToolFile { path: PathBuf::from("tools.json"), content: "[]".to_owned() };
+    for tools in [None, Some(vec![listing])] {
+        let has_tools = tools.is_some();
+        let plan = planned_from("{}", &machine(501), &files(Vec::new()), |inputs| {
+            plan(&Inputs { tools, has_stubs: true, ..inputs })
+        });
+        let Step::ToolSocket(socket) = &plan.inside[index(&plan, "tool_socket")] else { panic!() };
+        let commands: &[&Path] = match has_tools {
+            true => &[Path::new("bin/stockade-tool"), Path::new("guest")],
+            false => &[Path::new("guest")],
+        };
+        assert_eq!(socket.commands, commands);
+        assert_eq!(socket.socket.is_some(), has_tools);
+        let place = socket.directory.join(socket.denials.as_ref().unwrap());
+        assert_eq!(place, Path::new(stockade_wire::LAUNCHED_DENIAL_SOCKET));
     }
 }
 

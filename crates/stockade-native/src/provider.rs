@@ -32,6 +32,7 @@ use crate::sub_ids;
 use crate::tools;
 use crate::try_out::{Tried, try_out};
 use stockade_cgroup::{Controller, GroupName, Layout, sweep_parents};
+use stockade_image::{Denials, reported};
 use stockade_interpreters::{
     Bind, Interpreter, OwnPrograms, ProgramSetup, Surroundings, find, host_loopback,
     own_programs_of, surrounding_python, threads,
@@ -80,6 +81,7 @@ impl NativeProvider {
         let policy = &*request.policy;
         check_open_files(policy, machine)?;
         let tools = tools::files(request)?;
+        let denials = has_stubs(request)?.then(Arc::<Denials>::default);
         let interpreter = interpreter(request, &self.surroundings)?;
         let own = own_programs(request, &self.surroundings, interpreter.as_ref());
         let files = host_files(request, machine, interpreter.as_ref(), own.as_ref())?;
@@ -106,6 +108,7 @@ impl NativeProvider {
             filters: filters(policy, memory_holder(memory_held))?,
             program_watch: policy.commands.as_ref().map(|_| program_watch()).transpose()?,
             tools,
+            has_stubs: denials.is_some(),
             authorities: request.authorities.clone(),
             proc_files: proc_files(policy)?,
         });
@@ -127,7 +130,11 @@ impl NativeProvider {
         Ok(Prepared {
             plan: encoded(&plan)?,
             descriptors,
-            gateway: request.gateway.clone(),
+            gateway: match &denials {
+                Some(denials) => Some(reported(denials, request.gateway.clone())),
+                None => request.gateway.clone(),
+            },
+            denials,
             executions: self.executions,
             listed: listed(request, files),
             group,
@@ -207,6 +214,21 @@ pub(crate) fn check_open_files(policy: &Policy, machine: &Machine) -> Result<(),
         return Err(StartError::TooMuch { key, asked, most });
     }
     Ok(())
+}
+
+/// Whether stubs of the root report the commands that it denies. With a list of commands, the list
+/// denies them.
+fn has_stubs(request: &SandboxRequest) -> Result<bool, StartError> {
+    let is_hardened = matches!(&request.root, Root::Image(image) if image.is_hardened);
+    let has_stubs = is_hardened && request.policy.commands.is_none();
+    if has_stubs && !tools::is_place_free(&request.policy) {
+        return Err(StartError::Unsupported {
+            what: "a mount or a hidden path at /run/stockade",
+            reason: "stubs of the hardened image report denied commands through that directory",
+            remedy: "choose another path inside",
+        });
+    }
+    Ok(has_stubs)
 }
 
 /// Whether the request needs egress to the network.

@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use rustix::process::Signal;
 use stockade_carrier::{CONFIRMED, ExecutionControl as Guest, Link};
+use stockade_image::Denials;
 use stockade_interpreters::ProgramSetup;
 use stockade_policy::Limit;
 use stockade_provider::{
@@ -94,6 +95,7 @@ impl NativeSandbox {
             scratch: Mutex::new(wall.scratch),
             leaves: prepared.leaves.take(),
             programs,
+            denials: prepared.denials.take(),
             group: Mutex::new(prepared.group.take()),
             policy,
             aside: aside.transpose()?,
@@ -179,6 +181,7 @@ impl NativeSandbox {
         self.starts.fetch_add(1, Ordering::Relaxed);
         Arc::new(NativeExecution {
             guest,
+            listening: self.watched.denials.as_ref().map(Denials::listen),
             leaf,
             held: Mutex::new(held),
             sandbox: Arc::clone(&self.control),

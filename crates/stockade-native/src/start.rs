@@ -33,6 +33,7 @@ use crate::programs::Listed;
 use crate::reduced::ScratchDirectory;
 use crate::sandbox::NativeSandbox;
 use stockade_cgroup::Group;
+use stockade_image::Denials;
 use stockade_interpreters::ProgramSetup;
 
 pub(crate) use control::LauncherSocket;
@@ -49,6 +50,8 @@ pub(crate) struct Prepared {
     /// The descriptors that are sent with the plan, by SCM_RIGHTS.
     pub(crate) descriptors: Vec<OwnedFd>,
     pub(crate) gateway: Option<Arc<dyn Gateway>>,
+    /// The denied commands that stubs report, if the root is the hardened image.
+    pub(crate) denials: Option<Arc<Denials>>,
     /// The maximum number of concurrent executions.
     pub(crate) executions: usize,
     /// Set if the policy has a `command_allowlist`.

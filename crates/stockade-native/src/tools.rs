@@ -71,6 +71,11 @@ fn place_is_free(policy: &Policy) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Whether a policy shows and hides nothing at the tool directory.
+pub(crate) fn is_place_free(policy: &Policy) -> bool {
+    place_is_free(policy).is_ok()
+}
+
 fn wrong(reason: &str, remedy: &str) -> StartError {
     StartError::Tools { reason: reason.to_owned(), remedy: remedy.to_owned() }
 }

@@ -137,6 +137,9 @@ pub struct ImageRoot {
     /// The disk of a virtual machine, whose files are used instead of the image's; only its kernel
     /// is the image's.
     pub disk: Option<PathBuf>,
+    /// Whether it has the PATH of the hardened image, so that stubs in it may report denied
+    /// commands. A wall that reads the image itself ignores this.
+    pub is_hardened: bool,
     /// The names of variables of the image that no program gets, for the record.
     pub dropped_variables: Vec<String>,
 }

@@ -10,8 +10,10 @@ pub const NAME_SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0,
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 54), 3128);
 /// The socket on which programs inside call tools.
 pub const TOOL_SOCKET: &str = "/run/stockade/tools.sock";
-/// The socket on which stubs of the hardened image report denied commands.
+/// The socket on which stubs of the hardened image report denied commands, where the guest opens it.
 pub const DENIAL_SOCKET: &str = "/run/stockade-guest/denials.sock";
+/// The same where the launcher opens it, in a directory that no process inside can change.
+pub const LAUNCHED_DENIAL_SOCKET: &str = "/run/stockade/denials.sock";
 /// The network of the synthetic addresses, which stand in for host names, and its prefix length.
 pub const NAMED: (Ipv4Addr, u8) = (Ipv4Addr::new(127, 64, 0, 0), 10);
 /// The TCP and UDP address to which connections to all of these addresses are redirected. Programs

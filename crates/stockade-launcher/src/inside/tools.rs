@@ -1,10 +1,10 @@
-//! The directory through which programs call the tools of the host.
+//! The directory through which programs call the tools of the host and report denied commands.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::mount::MountAttrFlags;
@@ -21,12 +21,18 @@ const WAITING: i32 = 4096;
 const LARGEST_PAGE: u64 = 64 << 10;
 /// The maximum size of the command, which is a copy of this executable.
 const MOST_COMMAND_BYTES: u64 = 256 << 20;
-/// Inodes in addition to the files and their parent directories: the root and the socket.
+/// Inodes in addition to the files and their parent directories: the root and the sockets.
 const OTHER_INODES: u64 = 8;
 
-/// Creates the directory with its files and makes it read-only. Returns the listener for the guest.
-pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
-    let ToolSocket { directory, files, command, socket, .. } = tools;
+/// The listeners of the directory, for the guest.
+pub(super) struct ToolListeners {
+    pub(super) tools: Option<UnixListener>,
+    pub(super) denials: Option<UnixListener>,
+}
+
+/// Creates the directory with its files and makes it read-only.
+pub(super) fn open(tools: &ToolSocket) -> io::Result<ToolListeners> {
+    let ToolSocket { directory, files, commands, socket, denials, .. } = tools;
     let executable = this_executable()?;
     let bytes = rustix::fs::fstat(&executable)?.st_size as u64;
     if bytes > MOST_COMMAND_BYTES {
@@ -35,7 +41,7 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
     let memory = memory_file_system(Memory {
         bytes: pages(bytes)
             + files.iter().map(|file| pages(file.content.len() as u64)).sum::<u64>(),
-        inodes: inodes(files.iter().map(|file| file.path.as_path()).chain([command.as_path()])),
+        inodes: inodes(files.iter().map(|file| &file.path).chain(commands)),
         executable: true,
     })?;
     let root =
@@ -44,24 +50,45 @@ pub(super) fn open(tools: &ToolSocket) -> io::Result<UnixListener> {
     for file in files {
         new_file(&memory, plain(&file.path)?, READABLE)?.write_all(file.content.as_bytes())?;
     }
-    let copy = new_file(&memory, plain(command)?, EXECUTABLE)?;
-    if send_all(&executable, &copy, MOST_COMMAND_BYTES)? != bytes {
-        return Err(wrong("this executable could not be copied whole"));
-    }
-    // A file open for writing keeps a mount from becoming read-only.
-    drop(copy);
-    let listener = listen(&directory.join(plain(socket)?))?;
+    copy_to(&memory, &executable, bytes, commands)?;
+    let open = |socket: &PathBuf| listen(&directory.join(plain(socket)?));
+    let listeners = ToolListeners {
+        tools: socket.as_ref().map(open).transpose()?,
+        denials: denials.as_ref().map(open).transpose()?,
+    };
     #[cfg(feature = "weaken")]
     if tools.writable {
-        return Ok(listener);
+        return Ok(listeners);
     }
     // Last: from here on no entry can be created, removed, renamed or written.
     let flags = MountAttrFlags::MOUNT_ATTR_RDONLY
         | MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV;
     stockade_sys::set_mount_attributes(memory.as_fd(), flags)?;
-    check(&memory, &root, directory, socket)?;
-    Ok(listener)
+    for socket in socket.iter().chain(denials) {
+        check(&memory, &root, directory, socket)?;
+    }
+    Ok(listeners)
+}
+
+/// Copies the executable to the first path, and links the others to it.
+fn copy_to(
+    memory: &OwnedFd,
+    executable: &File,
+    bytes: u64,
+    commands: &[PathBuf],
+) -> io::Result<()> {
+    let Some((first, others)) = commands.split_first() else { return Ok(()) };
+    let copy = new_file(memory, plain(first)?, EXECUTABLE)?;
+    if send_all(executable, &copy, MOST_COMMAND_BYTES)? != bytes {
+        return Err(wrong("this executable could not be copied whole"));
+    }
+    // A file open for writing keeps a mount from becoming read-only.
+    drop(copy);
+    for other in others {
+        rustix::fs::linkat(memory, first, memory, plain(other)?, AtFlags::empty())?;
+    }
+    Ok(())
 }
 
 const READABLE: Mode = Mode::from_raw_mode(0o444);
@@ -74,7 +101,7 @@ fn pages(bytes: u64) -> u64 {
 }
 
 /// One inode for each component of each path; shared parents are counted more than once.
-fn inodes<'p>(paths: impl Iterator<Item = &'p Path>) -> u64 {
+fn inodes<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> u64 {
     OTHER_INODES + paths.map(|path| path.components().count() as u64).sum::<u64>()
 }
 

@@ -43,8 +43,9 @@ fn tools(directory: &str, command: &str) -> Step {
     Step::ToolSocket(ToolSocket {
         directory: directory.into(),
         files: Vec::new(),
-        command: command.into(),
-        socket: "socket".into(),
+        commands: vec![command.into()],
+        socket: Some("socket".into()),
+        denials: None,
     })
 }
 

@@ -16,8 +16,9 @@ fn wall(script: &str) -> Plan {
         Step::ToolSocket(ToolSocket {
             directory: "/tmp/tools".into(),
             files: vec![file("list", "one\n"), file("a/b/c", &"x".repeat(100_000))],
-            command: "bin/tool".into(),
-            socket: "socket".into(),
+            commands: vec!["bin/tool".into(), "guest".into()],
+            socket: Some("socket".into()),
+            denials: Some("denials".into()),
         }),
     );
     plan
@@ -36,13 +37,14 @@ fn tool_directory_is_complete_and_read_only() {
         return;
     }
     let text = said(
-        "cd /tmp/tools && cat list && wc -c < a/b/c && stat -c '%a %F %n' . a a/b/c list socket bin/tool; \
+        "cd /tmp/tools && cat list && wc -c < a/b/c && stat -c '%a %F %n' . a a/b/c list socket denials bin/tool guest; \
          grep ' /tmp/tools ' /proc/self/mountinfo | cut -d' ' -f6; \
          echo x 2>/dev/null > more || echo refused; rm -f socket 2>/dev/null || echo refused; \
          mv /tmp/tools /tmp/gone 2>/dev/null || echo refused; test -S socket && echo there",
     );
     let expected = "one\n100000\n755 directory .\n755 directory a\n444 regular file a/b/c\n\
-                    444 regular file list\n666 socket socket\n555 regular file bin/tool\n";
+                    444 regular file list\n666 socket socket\n666 socket denials\n\
+                    555 regular file bin/tool\n555 regular file guest\n";
     let (found, rest) = text.split_at(expected.len());
     assert_eq!(found, expected, "{text}");
     let attributes = rest.lines().next().unwrap();

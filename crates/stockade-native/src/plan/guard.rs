@@ -8,7 +8,7 @@ use stockade_provider::ToolAccess;
 use crate::machine::LANDLOCK_HOLDS_SOCKETS;
 
 use super::files::Visible;
-use super::{Inputs, commands};
+use super::{Inputs, commands, tools};
 
 /// One rule per place: everything is readable, writable places are writable, and only what the
 /// policy allows is executable. Sockets can be created only where no other sandbox and no host
@@ -32,10 +32,10 @@ pub(super) fn landlock(inputs: &Inputs<'_>, visible: &Visible) -> Option<Step> {
     ];
     rules.extend(visible.writable().into_iter().map(|path| rule(path, true, any)));
     rules.extend(commands::executables(inputs).into_iter().map(|path| rule(path, false, true)));
-    // The launcher binds the tool socket before Landlock applies, so Landlock does not count it as
+    // The launcher binds these sockets before Landlock applies, so Landlock does not count them as
     // the sandbox's own.
     let is_refused = inputs.machine.landlock >= LANDLOCK_HOLDS_SOCKETS;
-    rules.extend(inputs.tools.as_ref().filter(|_| is_refused).map(|_| LandlockRule {
+    rules.extend((is_refused && tools::is_there(inputs)).then(|| LandlockRule {
         sockets: SocketUse::Reached,
         ..rule(PathBuf::from(ToolAccess::DIRECTORY), false, false)
     }));

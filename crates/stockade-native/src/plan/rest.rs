@@ -23,7 +23,7 @@ const LOCKED_BYTES: u64 = 8 << 20;
 pub(super) fn closing(inputs: &Inputs<'_>) -> Vec<Step> {
     let mut steps = vec![Step::Pivot, Step::SealRoot, Step::Loopback];
     steps.extend(inputs.egress.step(inputs.policy));
-    steps.extend(inputs.tools.as_deref().map(tools::step));
+    steps.extend(tools::step(inputs));
     steps.push(Step::HostName(etc::HOST_NAME.to_owned()));
     steps.extend(limits(inputs));
     steps.extend([Step::NewSession, Step::WorkingDirectory(PathBuf::from(WORKSPACE))]);
@@ -43,10 +43,12 @@ fn limits(inputs: &Inputs<'_>) -> Vec<Step> {
     }
     let mut steps = Vec::new();
     for (resource, amount) in limits {
-        match (resource, &inputs.tools) {
+        match resource {
             // The guest needs a descriptor for each connection; programs get the limit of the
             // policy.
-            (Resource::OpenFiles, Some(_)) if tools::guest_files(inputs) > amount => {
+            Resource::OpenFiles
+                if tools::is_there(inputs) && tools::guest_files(inputs) > amount =>
+            {
                 let guests = tools::guest_files(inputs);
                 steps
                     .extend([Step::Limit { resource, amount: guests }, Step::ProgramFiles(amount)]);

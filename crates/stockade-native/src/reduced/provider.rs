@@ -103,6 +103,7 @@ impl ReducedProvider {
             plan: encoded(&plan)?,
             descriptors,
             gateway: None,
+            denials: None,
             executions: EXECUTIONS,
             listed: None,
             group,

@@ -341,6 +341,7 @@ impl Image {
             directory: self.directory.clone(),
             user: self.user.as_ref().map(|user| (user.user, user.group)),
             disk: self.disk.clone(),
+            is_hardened: self.config.has_hardened_path(),
             dropped_variables: self.dropped.iter().map(|it| it.name.clone()).collect(),
         })
     }

@@ -411,9 +411,13 @@ fn imported_hardened_image_denies_the_same_commands_behind_the_native_wall() {
         finish(command)
     };
     assert_eq!(native(&["image", "import", archive]).text(), format!("{WITH_TOOLS}\n"));
-    let words = ["run", "--provider", "native", "--image", WITH_TOOLS, "--quiet", &script];
-    let run = native(&words);
-    assert_eq!((run.text(), run.stderr.as_str()), (DENIED, COMPLAINTS), "{run:?}");
+    let words =
+        ["run", "--provider", "native", "--image", WITH_TOOLS, "--quiet", "--json", &script];
+    let run = native(&words).json();
+    assert_eq!((&run["stdout"], &run["stderr"]), (&DENIED.into(), &COMPLAINTS.into()), "{run}");
+    let denials = run["denials"].as_array().cloned().unwrap_or_default();
+    let targets: Vec<&Value> = denials.iter().map(|it| &it["target"]).collect();
+    assert_eq!(targets, ["az", "git"], "{run}");
     // Only the container wall can require it.
     let refused = native(&["run", "--provider", "native", "--require-hardened-image", &script]);
     assert_eq!(refused.code, 125, "{refused:?}");

@@ -1,5 +1,6 @@
 //! Images without an engine: `stockade image` and the native wall, end to end.
 
+mod hardened;
 mod support;
 
 use std::fs;

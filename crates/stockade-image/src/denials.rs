@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::hardened::{ALWAYS, default_names, denied_names};
+use crate::recipe::{ALWAYS_ALLOWED, default_names, denied_names};
 
 /// How many stubs may report at once. Further ones are dropped.
 const MOST_REPORTS: usize = 64;
@@ -29,9 +29,9 @@ const MOST_BYTES: u64 = 64;
 /// How long a stub may take to send its name.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The commands that programs of one sandbox tried.
+/// The denied commands that programs of one sandbox tried.
 #[derive(Debug, Default)]
-pub(crate) struct Denials {
+pub struct Denials {
     heard: Mutex<Heard>,
     listeners: AtomicU64,
 }
@@ -44,23 +44,23 @@ struct Heard {
     running: BTreeMap<u64, BTreeSet<&'static str>>,
 }
 
-/// Collects the names from now until it is dropped.
+/// Collects the denied commands of one execution until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub struct Listening {
     denials: Arc<Denials>,
     number: u64,
 }
 
 impl Denials {
     /// Starts to collect for an execution.
-    pub(crate) fn listen(denials: &Arc<Denials>) -> Listening {
+    pub fn listen(denials: &Arc<Denials>) -> Listening {
         let number = denials.listeners.fetch_add(1, Ordering::Relaxed);
         denials.lock().running.insert(number, BTreeSet::new());
         Listening { denials: Arc::clone(denials), number }
     }
 
     /// Every command so far.
-    pub(crate) fn all(&self) -> Vec<Denial> {
+    pub fn all(&self) -> Vec<Denial> {
         self.lock().all.iter().copied().map(denial).collect()
     }
 
@@ -82,7 +82,7 @@ impl Denials {
 
 impl Listening {
     /// The commands since the start of the execution.
-    pub(crate) fn heard(&self) -> Vec<Denial> {
+    pub fn heard(&self) -> Vec<Denial> {
         let heard = self.denials.lock();
         let names = heard.running.get(&self.number);
         names.into_iter().flatten().copied().map(denial).collect()
@@ -96,7 +96,8 @@ impl Drop for Listening {
 }
 
 fn denial(name: &'static str) -> Denial {
-    let allowed: Vec<&str> = default_names().filter(|it| *it != ALWAYS).chain([name]).collect();
+    let allowed: Vec<&str> =
+        default_names().filter(|it| *it != ALWAYS_ALLOWED).chain([name]).collect();
     Denial {
         control: "image".into(),
         rule: "the hardened image".to_owned(),
@@ -111,10 +112,7 @@ fn denial(name: &'static str) -> Denial {
 }
 
 /// A gateway that also receives the reports of stubs. Other connections go to `inner`, if any.
-pub(crate) fn reported(
-    denials: &Arc<Denials>,
-    inner: Option<Arc<dyn Gateway>>,
-) -> Arc<dyn Gateway> {
+pub fn reported(denials: &Arc<Denials>, inner: Option<Arc<dyn Gateway>>) -> Arc<dyn Gateway> {
     let places = Arc::new(Semaphore::new(MOST_REPORTS));
     Arc::new(Reports { denials: Arc::clone(denials), places, inner })
 }
