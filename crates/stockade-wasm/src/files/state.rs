@@ -23,6 +23,19 @@ use super::tree::{Last, Tree};
 /// How many bytes of a file become one extent.
 const PIECE: usize = 256 << 10;
 
+/// Why the files cannot be captured.
+#[derive(Debug, thiserror::Error)]
+enum CaptureError {
+    /// A name leads to a file whose content was not taken at the moment of the checkpoint.
+    #[error(
+        "the content of {name} was not taken with that of the other files, so no checkpoint is made"
+    )]
+    NoContent {
+        /// The name, without its directories.
+        name: String,
+    },
+}
+
 /// The files of the places at one moment. What programs write afterwards is not in it.
 pub(super) fn capture(tree: &Tree, places: &[WritablePlace]) -> Result<Captured, Failure> {
     let _names = tree.hold_names();
@@ -121,7 +134,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn directory(&mut self, directory: &Node) -> Result<(), Fault> {
+    fn directory(&mut self, directory: &Node) -> Result<(), Failure> {
         for (name, node) in entries(directory)? {
             let name = name.into_bytes();
             match &node.kind {
@@ -136,30 +149,36 @@ impl Walk {
                     let (target, modified) = (target.clone().into_bytes(), time_of(&node));
                     Record::Link { name, target, modified }.encode(&mut self.records);
                 }
-                Kind::File(_) => self.file(name, &node),
+                Kind::File(_) => self.file(name, &node)?,
                 Kind::Null => {}
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, name: Vec<u8>, node: &Node) {
+    fn file(&mut self, name: Vec<u8>, node: &Node) -> Result<(), Failure> {
         if let Some(link) = self.links.get(&node.number) {
             let link = *link;
-            return Record::HardLink { name, link }.encode(&mut self.records);
+            Record::HardLink { name, link }.encode(&mut self.records);
+            return Ok(());
         }
+        let Some(content) = self.contents.get(&node.number).map(Arc::clone) else {
+            let name = name.escape_ascii().to_string();
+            let missing = Box::new(CaptureError::NoContent { name });
+            return Err(Failure::Because(FileErrorKind::Incomplete, missing));
+        };
         let has_more = self.names.get(&node.number).is_some_and(|names| *names > 1);
         let link = has_more.then(|| {
             let link = u64::try_from(self.links.len()).expect("usize has at most 64 bits");
             self.links.insert(node.number, link);
             link
         });
-        let content = self.contents.get(&node.number).map(Arc::clone).unwrap_or_default();
         let size = u64::try_from(content.len()).expect("usize has at most 64 bits");
         let head = FileHead { name, metadata: metadata(node), size, link };
         Record::File(head).encode(&mut self.records);
         self.end_records();
         self.parts.push_back(Part::Content { content, at: 0 });
+        Ok(())
     }
 
     fn end_records(&mut self) {

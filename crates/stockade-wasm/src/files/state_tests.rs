@@ -194,6 +194,29 @@ fn tree_that_renames_made_too_deep_is_refused_without_overflow() {
     assert!(too_large(archive::pack(&node, "99").map(|_| ())));
 }
 
+#[test]
+fn file_without_a_captured_content_is_an_error_and_not_an_empty_file() {
+    let tree = tree();
+    let file = write(&tree, "/workspace/kept", b"content");
+    let root = place_node(&tree, &places()[2]).unwrap();
+    let mut walk = Walk {
+        names: HashMap::from([(file.number, 1)]),
+        contents: HashMap::new(),
+        links: HashMap::new(),
+        parts: VecDeque::new(),
+        records: Vec::new(),
+    };
+    match walk.directory(&root) {
+        Err(Failure::Because(FileErrorKind::Incomplete, why)) => {
+            let found = why.downcast_ref::<CaptureError>().unwrap();
+            assert!(matches!(found, CaptureError::NoContent { name } if name == "kept"), "{why}");
+        }
+        _ => panic!("the missing content is an error"),
+    }
+    walk.contents.insert(file.number, Arc::new(b"content".to_vec()));
+    assert!(walk.directory(&root).is_ok(), "the same walk with the content works");
+}
+
 proptest! {
     #[test]
     fn any_change_of_a_stream_is_filled_or_refused(
