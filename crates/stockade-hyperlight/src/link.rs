@@ -15,6 +15,7 @@ use stockade_provider::{
     EntryProgram, Error, Execution, ExecutionControl, ProcessEnd, Program, Provider, Root, Sandbox,
     SandboxRequest,
 };
+use stockade_wasm::CompiledFile;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -42,6 +43,8 @@ pub(crate) struct Wanted {
     pub(crate) jail: Arc<dyn Provider>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) memory_mib: u64,
+    /// The image that the jail shows. It stays on the disk for machines that are started later.
+    _image: Option<Arc<CompiledFile>>,
 }
 
 /// How long the parts of a machine's life took, as its worker measured them.
@@ -318,12 +321,13 @@ fn writing(mut to: Box<dyn AsyncWrite + Send + Unpin>) -> mpsc::Sender<(u8, Vec<
 pub(crate) fn wanted(
     jail: &Arc<dyn Provider>,
     worker: &Path,
-    image: Option<&Path>,
+    image: Option<CompiledFile>,
     memory_mib: u64,
     cpu_millis: u64,
 ) -> Result<Wanted, HyperlightError> {
-    let policy = Arc::new(jail::policy(worker, image, memory_mib, cpu_millis)?);
-    Ok(Wanted { jail: Arc::clone(jail), policy, memory_mib })
+    let shown = image.as_ref().map(CompiledFile::path);
+    let policy = Arc::new(jail::policy(worker, shown, memory_mib, cpu_millis)?);
+    Ok(Wanted { jail: Arc::clone(jail), policy, memory_mib, _image: image.map(Arc::new) })
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl HyperlightProvider {
             return Ok(None);
         }
         let Parts { worker, image } = blocking(parts).await?;
-        let wanted = wanted(&self.jail, &worker, Some(&image), MEASURED_MIB, TRIAL_CPU_MILLIS)?;
+        let wanted = wanted(&self.jail, &worker, Some(image), MEASURED_MIB, TRIAL_CPU_MILLIS)?;
         let machine = Arc::new(MicroVm::start(wanted).await?);
         let request = SandboxRequest {
             policy: Arc::new(jail::policy_of_nothing()?),
@@ -145,7 +145,7 @@ impl HyperlightProvider {
             return Err(WasmError::TooLittleMemory { most: memory }.into());
         }
         let cpu = value(Limit::Cpu).unwrap_or(1000);
-        let wanted = wanted(&self.jail, &worker, Some(&image), memory, cpu)?;
+        let wanted = wanted(&self.jail, &worker, Some(image), memory, cpu)?;
         let machine = MicroVm::start(wanted).await?;
         stockade_wasm::sandbox(request, Arc::new(machine))
     }
@@ -162,7 +162,7 @@ impl Provider for HyperlightProvider {
                 provider: HyperlightProvider::NAME,
                 isolation: Isolation::Vm,
                 unusable: self.unusable(effort).await,
-                programs: ProgramKinds { commands: false, languages: &LANGUAGES, contexts: false },
+                programs: ProgramKinds { languages: &LANGUAGES, ..ProgramKinds::NONE },
                 abilities: abilities(),
             }
         })

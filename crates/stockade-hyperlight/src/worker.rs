@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sha2::{Digest, Sha256};
-use stockade_wasm::{WasmError, compiled_for, component_directory, is_compiled_for};
+use stockade_wasm::{CompiledFile, WasmError, compiled_for, component_directory, is_compiled_for};
 
 use crate::HyperlightError;
 use crate::link::{is_permission, words_of};
@@ -16,11 +16,11 @@ use crate::link::{is_permission, words_of};
 /// The variable that names the worker's executable, if it is elsewhere.
 pub const WORKER: &str = "STOCKADE_HYPERLIGHT_WORKER";
 
-/// The worker and its image, verified.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The worker and its image, verified. The image stays on the disk while this value exists.
+#[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) worker: PathBuf,
-    pub(crate) image: PathBuf,
+    pub(crate) image: CompiledFile,
 }
 
 /// The worker on this host, for display.

@@ -6,13 +6,16 @@
 //!
 //! ```text
 //! no file ── lock ── compile ── write aside ── rename ──▶ a file
-//! a file ── owner, mode, digest ──▶ loaded
-//!    └── anything else ──▶ refused
+//! a file ── owner, mode, digest ──▶ loaded, locked while it is used
+//!    ├── anything else ──▶ refused
+//!    └── a new file, and others were used later ──▶ removed, unless it is locked
 //! ```
+
+mod old;
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -22,6 +25,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use self::old::MOST_KEPT;
 use crate::WasmError;
 use crate::component::{component, component_directory, digest, hex};
 
@@ -34,6 +38,22 @@ const MAX_ARTEFACT: u64 = 1 << 30;
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// What a file has that a jail shows: the directory alone keeps others away.
 const SHOWN: Mode = PRIVATE.union(Mode::RGRP).union(Mode::ROTH);
+
+pub(crate) use self::old::InUse;
+
+/// A compiled component of another engine. No process removes it while this value exists.
+#[derive(Debug)]
+pub struct CompiledFile {
+    path: PathBuf,
+    in_use: InUse,
+}
+
+impl CompiledFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
 
 /// The directory of compiled components.
 pub(crate) struct Artefacts {
@@ -74,7 +94,7 @@ impl Artefacts {
         &self,
         engine: &Engine,
         progress: &dyn Fn(&str),
-    ) -> Result<Component, WasmError> {
+    ) -> Result<(Component, InUse), WasmError> {
         if let Some(loaded) = self.load(engine)? {
             return Ok(loaded);
         }
@@ -92,6 +112,8 @@ impl Artefacts {
         self.keep(&prefix(engine), &compiled, PRIVATE)?;
         progress(&format!("compiled CPython in {:.0} s", start.elapsed().as_secs_f64()));
         let loaded = self.load(engine)?;
+        // After the load, which locks the new one.
+        self.remove_surplus(progress);
         loaded.ok_or(WasmError::Altered { path: self.path.clone() })
     }
 
@@ -112,14 +134,14 @@ impl Artefacts {
         engine: &str,
         compile: &dyn Fn(&Path, &Path) -> Result<(), String>,
         progress: &dyn Fn(&str),
-    ) -> Result<PathBuf, WasmError> {
+    ) -> Result<CompiledFile, WasmError> {
         let prefix = prefix_for(engine);
-        if let Some((path, _)) = self.verified(&prefix)? {
-            return Ok(path);
+        if let Some(found) = self.verified(&prefix)? {
+            return Ok(found);
         }
         let _lock = self.lock()?;
-        if let Some((path, _)) = self.verified(&prefix)? {
-            return Ok(path);
+        if let Some(found) = self.verified(&prefix)? {
+            return Ok(found);
         }
         progress("compiling CPython for the micro-VM; only the first use does this");
         let start = Instant::now();
@@ -145,42 +167,57 @@ impl Artefacts {
         self.keep(&prefix, &made?, SHOWN)?;
         progress(&format!("compiled CPython in {:.0} s", start.elapsed().as_secs_f64()));
         let kept = self.verified(&prefix)?;
-        Ok(kept.ok_or(WasmError::Altered { path: self.path.clone() })?.0)
+        self.remove_surplus(progress);
+        kept.ok_or(WasmError::Altered { path: self.path.clone() })
+    }
+
+    /// Removes compiled components beyond the number that is kept. The sandbox starts without that
+    /// too, so a failure is only shown.
+    fn remove_surplus(&self, progress: &dyn Fn(&str)) {
+        if let Err(error) = self.remove_old(MOST_KEPT) {
+            let why = stockade_provider::chain(&error);
+            progress(&format!("old compiled components stay in {}: {why}", self.path.display()));
+        }
     }
 
     /// The kept component for this engine and processor, if there is one.
-    fn load(&self, engine: &Engine) -> Result<Option<Component>, WasmError> {
-        let Some((_, file)) = self.verified(&prefix(engine))? else { return Ok(None) };
-        load_trusted(engine, &file)
-            .map(Some)
+    fn load(&self, engine: &Engine) -> Result<Option<(Component, InUse)>, WasmError> {
+        let Some(found) = self.verified(&prefix(engine))? else { return Ok(None) };
+        load_trusted(engine, &found.in_use.file)
+            .map(|component| Some((component, found.in_use)))
             .map_err(|source| WasmError::engine("load the compiled component", source))
     }
 
-    /// The kept file with a prefix, if only the caller could have written it and it is whole.
-    fn verified(&self, prefix: &str) -> Result<Option<(PathBuf, File)>, WasmError> {
+    /// The kept file with a prefix, if only the caller could have written it and it is whole. It is
+    /// marked as used.
+    fn verified(&self, prefix: &str) -> Result<Option<CompiledFile>, WasmError> {
         let Some(name) = self.find(prefix)? else { return Ok(None) };
         let path = self.path.join(&name);
-        let file = self.open_file(&name, OFlags::RDONLY)?;
+        let file = match self.open_file(&name, OFlags::RDONLY) {
+            // Another process has removed it.
+            Err(WasmError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
         check_owner(&path, &file)?;
+        let marked = InUse::mark(file).map_err(|error| WasmError::File {
+            doing: "lock",
+            path: path.clone(),
+            source: error.into(),
+        })?;
+        let Some(in_use) = marked else { return Ok(None) };
         let said = name.rsplit('-').next().and_then(|rest| rest.strip_suffix(".cwasm"));
-        if said != Some(&digest_of(&file, &path)?) {
+        if said != Some(&digest_of(&in_use.file, &path)?) {
             return Err(WasmError::Altered { path });
         }
-        Ok(Some((path, file)))
+        Ok(Some(CompiledFile { path, in_use }))
     }
 
     /// The name of the kept component with a prefix.
     fn find(&self, prefix: &str) -> Result<Option<String>, WasmError> {
-        let failed = |source| WasmError::File { doing: "list", path: self.path.clone(), source };
-        let entries = rustix::fs::Dir::read_from(&self.directory);
-        for entry in entries.map_err(|error| failed(error.into()))? {
-            let entry = entry.map_err(|error| failed(error.into()))?;
-            let name = entry.file_name().to_string_lossy();
-            if name.starts_with(prefix) && name.ends_with(".cwasm") {
-                return Ok(Some(name.into_owned()));
-            }
-        }
-        Ok(None)
+        let is_wanted = |name: &String| name.starts_with(prefix) && name.ends_with(".cwasm");
+        Ok(self.names()?.into_iter().find(is_wanted))
     }
 
     /// Writes a compiled component under its final name, whole or not at all.
@@ -259,7 +296,8 @@ fn check_owner(path: &Path, file: &File) -> Result<(), WasmError> {
             untrusted("other users have permissions on it")
         }
         FileType::Directory => Ok(()),
-        FileType::RegularFile if found.st_nlink == 1 => Ok(()),
+        // Without a name it was removed just now, and is not used.
+        FileType::RegularFile if found.st_nlink <= 1 => Ok(()),
         FileType::RegularFile => untrusted("it has a second name"),
         _ => untrusted("it is neither a file nor a directory"),
     }

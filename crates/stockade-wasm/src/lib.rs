@@ -29,6 +29,7 @@ mod template;
 mod tools;
 
 pub use abilities::reference_abilities;
+pub use compiled::CompiledFile;
 pub use component::{COMPONENT_DIGEST, component_directory};
 pub use error::{WasmError, obstacle};
 pub use execution::{ExecutionLimits, Meter, Outputs, end_of_outcome};

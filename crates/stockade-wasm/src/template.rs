@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::WasmError;
 use crate::bindings::PythonPre;
-use crate::compiled::Artefacts;
+use crate::compiled::{Artefacts, CompiledFile, InUse};
 use crate::component::{component_path, digest, is_embedded};
 use crate::engine::engine;
 use crate::guest::{Guest, link};
@@ -13,6 +13,8 @@ use crate::guest::{Guest, link};
 /// The component, compiled and linked.
 pub(crate) struct Template {
     pub(crate) python: PythonPre<Guest>,
+    /// No process removes the compiled component while this one runs.
+    _in_use: InUse,
 }
 
 impl Template {
@@ -28,8 +30,8 @@ impl Template {
         if let Some(template) = LOADED.get() {
             return Ok(Arc::clone(template));
         }
-        let component = Artefacts::open()?.component(engine()?, &show)?;
-        let template = Arc::new(Template { python: link(&component)? });
+        let (component, in_use) = Artefacts::open()?.component(engine()?, &show)?;
+        let template = Arc::new(Template { python: link(&component)?, _in_use: in_use });
         Ok(Arc::clone(LOADED.get_or_init(|| template)))
     }
 }
@@ -52,7 +54,7 @@ fn show(text: &str) {
 pub fn compiled_for(
     engine: &str,
     compile: &dyn Fn(&Path, &Path) -> Result<(), String>,
-) -> Result<PathBuf, WasmError> {
+) -> Result<CompiledFile, WasmError> {
     Artefacts::open()?.other(engine, compile, &show)
 }
 

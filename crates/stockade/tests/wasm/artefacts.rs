@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 use stockade_testing::{Run, Scratch, finish_with};
 
@@ -12,7 +13,7 @@ named![
     altered_artefacts_and_components_are_refused,
     directory_of_others_and_links_are_refused,
     missing_component_is_named_with_the_command_that_builds_it,
-    first_use_shows_that_it_compiles_and_later_ones_do_not,
+    first_use_shows_that_it_compiles_and_removes_what_no_version_has_used_for_long,
 ];
 
 /// The digest of the component that this version runs.
@@ -70,8 +71,9 @@ impl Cache {
         let entries = fs::read_dir(directory).expect("there").flatten();
         let mut files = entries.map(|entry| entry.path());
         let is_own = |path: &PathBuf| {
-            path.to_string_lossy().contains("-hyperlight-") == is_machine()
-                || path.extension().is_some_and(|it| it == "wasm")
+            let name = path.file_name().expect("an entry has a name").to_string_lossy();
+            name.starts_with(&format!("python-{}", &DIGEST[..16]))
+                && (name.contains("-hyperlight-") == is_machine() || name.ends_with(".wasm"))
         };
         let is_wanted =
             |path: &PathBuf| path.extension().is_some_and(|it| it == ending) && is_own(path);
@@ -114,13 +116,19 @@ fn altered_artefacts_and_components_are_refused() {
     assert!(run.stderr.contains("truncated or altered") && run.code != 0, "{run:?}");
 }
 
-fn first_use_shows_that_it_compiles_and_later_ones_do_not() {
+fn first_use_shows_that_it_compiles_and_removes_what_no_version_has_used_for_long() {
     if is_machine() {
         // Its worker compiles in a minute, and ten times as long behind a translator.
         return;
     }
     let cache = Cache::copied();
     fs::remove_file(cache.artefact()).expect("own");
+    // Of versions that are no longer used, and of a process that was killed.
+    for (name, seconds) in (0..6).map(|n| (format!("python-{:016}-old{n}-00.cwasm", 0), n)) {
+        let file = fs::File::create_new(cache.compiled().join(name)).expect("new");
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).expect("own");
+    }
+    fs::write(cache.compiled().join(".7-from"), "left").expect("new");
     let first = cache.run();
     assert_eq!(first.text(), "ran\n", "{first:?}");
     let lines: Vec<&str> = first.stderr.lines().collect();
@@ -129,6 +137,15 @@ fn first_use_shows_that_it_compiles_and_later_ones_do_not() {
     let ended = position("compiled CPython in ");
     assert!(begun.is_some() && begun < ended, "{first:?}");
     assert!(cache.artefact().exists());
+    let mut old: Vec<String> = fs::read_dir(cache.compiled())
+        .expect("there")
+        .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("-old") || name.starts_with(".7"))
+        .collect();
+    old.sort();
+    // Four stay, the new one included.
+    let expected = [3, 4, 5].map(|n| format!("python-{:016}-old{n}-00.cwasm", 0));
+    assert_eq!(old, expected);
     let second = cache.run();
     assert_eq!(second.text(), "ran\n", "{second:?}");
     assert!(!second.stderr.contains("compil"), "{second:?}");
