@@ -1,5 +1,7 @@
 //! The engine of this process, and the clock that interrupts running programs.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -44,7 +46,7 @@ fn configuration() -> Config {
     config
 }
 
-/// Keeps the clock running while it exists.
+/// The clock of the programs of this process.
 #[derive(Debug)]
 pub(crate) struct Ticking(());
 
@@ -52,7 +54,7 @@ static RUNNING: Mutex<usize> = Mutex::new(0);
 static CHANGED: Condvar = Condvar::new();
 
 impl Ticking {
-    /// Starts the clock, if it does not run.
+    /// The clock, whose thread is started once.
     pub(crate) fn start(engine: &'static Engine) -> Result<Ticking, WasmError> {
         static THREAD: OnceLock<()> = OnceLock::new();
         if THREAD.get().is_none() {
@@ -62,19 +64,42 @@ impl Ticking {
                 clock.spawn(move || tick(engine)).map_err(|source| WasmError::Thread { source })?;
             }
         }
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        CHANGED.notify_one();
         Ok(Ticking(()))
+    }
+
+    /// Runs a program. The clock goes while the program computes, and rests while it waits, as a
+    /// context does for its next call.
+    pub(crate) async fn time<T>(&self, program: impl Future<Output = T>) -> T {
+        let mut program = pin!(program);
+        poll_fn(|context| {
+            let _computing = Computing::begin();
+            program.as_mut().poll(context)
+        })
+        .await
     }
 }
 
-impl Drop for Ticking {
+/// A program that computes now.
+struct Computing(());
+
+impl Computing {
+    fn begin() -> Computing {
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        *running += 1;
+        if *running == 1 {
+            CHANGED.notify_one();
+        }
+        Computing(())
+    }
+}
+
+impl Drop for Computing {
     fn drop(&mut self) {
         *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
     }
 }
 
-/// Advances the epoch while a program runs, and sleeps otherwise. The thread lives as long as the
+/// Advances the epoch while a program computes, and sleeps otherwise. The thread lives as long as the
 /// process.
 fn tick(engine: &'static Engine) {
     loop {

@@ -58,6 +58,17 @@ pub enum WasmError {
         /// The limit, in MiB.
         most: u64,
     },
+    /// Other programs and contexts have the memory that one more interpreter needs.
+    #[error(
+        "no memory is left for one more interpreter: programs, contexts and files have {used} of \
+         {most} MiB"
+    )]
+    NoMemoryLeft {
+        /// What they have, in MiB.
+        used: u64,
+        /// The limit, in MiB.
+        most: u64,
+    },
     /// A host path of the policy cannot be mounted.
     #[error("cannot mount {path}: {why}", path = path.display())]
     Mount {
@@ -119,6 +130,10 @@ impl WasmError {
                 )
             }
             WasmError::TooLittleMemory { .. } => "raise defaults.max_memory_mb to 128".to_owned(),
+            WasmError::NoMemoryLeft { .. } => {
+                "end a program, restart or remove a context, or raise defaults.max_memory_mb"
+                    .to_owned()
+            }
             WasmError::Mount { .. } => {
                 "mount a directory, or one regular file read-only".to_owned()
             }
@@ -140,6 +155,7 @@ impl WasmError {
             | WasmError::Altered { .. }
             | WasmError::Untrusted { .. }
             | WasmError::Thread { .. } => ErrorKind::Unavailable,
+            WasmError::NoMemoryLeft { .. } => ErrorKind::Busy,
             WasmError::TooLittleMemory { .. }
             | WasmError::Mount { .. }
             | WasmError::HostFile { .. }

@@ -42,6 +42,9 @@ const SIGTERM: i32 = 15;
 /// Streams, pollables and directories that one instance may hold besides its open files.
 const MAX_RESOURCES: usize = 20_000;
 
+/// How much of its share a program that waits saves for later, as time of the host's clock.
+const MOST_SAVED: Duration = Duration::from_millis(100);
+
 /// The limits of one execution.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutionLimits {
@@ -198,11 +201,11 @@ impl Machine for Instances {
 
     fn run(&self, run: Run) -> BoxFuture<'_, Result<ProcessEnd, Error>> {
         Box::pin(async move {
-            let _ticking = Ticking::start(engine()?)?;
+            let ticking = Ticking::start(engine()?)?;
             // Records the processor time also if the program is dropped.
             let _meter =
                 AtTheEnd { meter: Arc::clone(&run.meter), budgets: Arc::clone(&run.budgets) };
-            Ok(run_in_instance(&self.0, run).await?)
+            Ok(ticking.time(run_in_instance(&self.0, run)).await?)
         })
     }
 }
@@ -229,10 +232,10 @@ async fn run_in_instance(template: &Template, run: Run) -> Result<ProcessEnd, Wa
     let mut store = Store::new(engine()?, guest);
     store.limiter(|guest| &mut guest.limits);
     store.set_epoch_deadline(1);
-    let pace = Pace {
+    let mut pace = Pace {
         meter: Arc::clone(&meter),
         start_cpu: budgets.cpu.load(Ordering::SeqCst),
-        budgets,
+        budgets: Arc::clone(&budgets),
         limits,
         paused,
         start: Instant::now(),
@@ -241,7 +244,12 @@ async fn run_in_instance(template: &Template, run: Run) -> Result<ProcessEnd, Wa
     let end = match template.python.instantiate_async(&mut store).await {
         Ok(instance) => instance.stockade_python_runner().call_execute(&mut store, &program).await,
         Err(_) if refused.load(Ordering::SeqCst) => {
-            return Err(WasmError::TooLittleMemory { most: most_memory });
+            let own = store.data().limits.held();
+            let others = budgets.memory.used().saturating_sub(own);
+            return Err(match others >> 20 {
+                0 => WasmError::TooLittleMemory { most: most_memory },
+                used => WasmError::NoMemoryLeft { used, most: most_memory },
+            });
         }
         Err(error) => return Err(WasmError::engine("instantiate the component", error)),
     };
@@ -369,7 +377,7 @@ struct Pace {
 }
 
 impl Pace {
-    fn tick(&self) -> wasmtime::Result<UpdateDeadline> {
+    fn tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
         let used = thread_time();
         self.meter.set_cpu_time(&self.budgets, used);
         if self.limits.cpu_time.is_some_and(|most| used > most) {
@@ -393,10 +401,16 @@ impl Pace {
     }
 
     /// How long the sandbox must rest to keep its share of a processor.
-    fn ahead(&self) -> Option<Duration> {
+    fn ahead(&mut self) -> Option<Duration> {
         let used = self.budgets.cpu.load(Ordering::SeqCst).saturating_sub(self.start_cpu);
         let due = Duration::from_nanos(used.saturating_mul(1000) / self.limits.cpu_share.max(1));
-        due.checked_sub(self.start.elapsed()).filter(|ahead| *ahead > TICK)
+        let elapsed = self.start.elapsed();
+        // What a context did not use while it waited for a call is not saved for that call.
+        if let Some(unused) = elapsed.checked_sub(due + MOST_SAVED) {
+            self.start += unused;
+            return None;
+        }
+        due.checked_sub(elapsed).filter(|ahead| *ahead > TICK)
     }
 }
 

@@ -105,6 +105,11 @@ impl InstanceLimits {
         InstanceLimits { budgets, held: 0, peak: Arc::default(), refused: Arc::default() }
     }
 
+    /// The memory of this instance, in bytes.
+    pub(crate) fn held(&self) -> u64 {
+        self.held
+    }
+
     /// The most memory of this instance so far, in bytes.
     pub(crate) fn peak(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.peak)
