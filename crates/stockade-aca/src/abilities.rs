@@ -127,7 +127,7 @@ mod tests {
             provider: ProviderName::new("aca"),
             isolation: Isolation::Vm,
             unusable: None,
-            programs: ProgramKinds { contexts: false, ..ProgramKinds::ALL },
+            programs: ProgramKinds { contexts: false, interrupts: false, ..ProgramKinds::ALL },
             abilities: abilities(),
         }
     }

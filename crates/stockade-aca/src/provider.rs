@@ -191,7 +191,7 @@ impl Provider for AcaProvider {
                 isolation: Isolation::Vm,
                 unusable,
                 // Output comes at the end of a program, and no input comes at all.
-                programs: ProgramKinds { contexts: false, ..ProgramKinds::ALL },
+                programs: ProgramKinds { contexts: false, interrupts: false, ..ProgramKinds::ALL },
                 abilities,
             }
         })

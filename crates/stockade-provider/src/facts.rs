@@ -121,16 +121,23 @@ pub struct ProgramKinds {
     pub languages: &'static [Language],
     /// Whether a program gets input and shows output while it runs, as contexts need.
     pub contexts: bool,
+    /// Whether SIGINT interrupts a program, so that a context keeps its state. Where it does not, an
+    /// interrupt ends the context.
+    pub interrupts: bool,
 }
 
 impl ProgramKinds {
     /// Commands, code in every language, and contexts.
-    pub const ALL: ProgramKinds =
-        ProgramKinds { commands: true, languages: &Language::ALL, contexts: true };
+    pub const ALL: ProgramKinds = ProgramKinds {
+        commands: true,
+        languages: &Language::ALL,
+        contexts: true,
+        interrupts: true,
+    };
 
     /// No program, for a wall that is not built in.
     pub const NONE: ProgramKinds =
-        ProgramKinds { commands: false, languages: &[], contexts: false };
+        ProgramKinds { commands: false, languages: &[], contexts: false, interrupts: false };
 }
 
 impl WallFacts {

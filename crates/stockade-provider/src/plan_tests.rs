@@ -157,8 +157,7 @@ fn unsupported_kind_of_program_is_refused_by_name() {
         Program::Code { language, name, code, arguments }
     };
     let mut wasm = wall("wasm", Isolation::Process);
-    wasm.programs =
-        ProgramKinds { commands: false, languages: &[Language::Python], contexts: false };
+    wasm.programs = ProgramKinds { languages: &[Language::Python], ..ProgramKinds::NONE };
     let reason = |program: &Program| wasm.refuses(program).map(|obstacle| obstacle.reason);
     assert_eq!(reason(&code(Language::Python)), None);
     let says = "the wasm wall does not run commands; it runs python code";

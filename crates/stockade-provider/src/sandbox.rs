@@ -202,7 +202,8 @@ pub trait Sandbox: Send + Sync {
     fn pause(&self) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Stops the programs that run until [`Sandbox::resume`], while others start and run: a context
-    /// protects itself meanwhile. Refused by walls without contexts.
+    /// protects itself meanwhile. Does nothing where no program can reach another at any time.
+    /// Refused by walls without contexts.
     fn hold(&self) -> BoxFuture<'_, Result<(), Error>> {
         let error = Error::new(ErrorKind::Unenforceable, "this wall cannot stop single programs");
         Box::pin(std::future::ready(Err(error)))

@@ -376,7 +376,9 @@ impl From<ContextError> for Problem {
             ContextError::Unknown { .. } => "list them: sandbox.contexts()",
             ContextError::TooMany { .. } => "close one, or open another sandbox",
             ContextError::Ended { .. } => "restart it, without its variables: context.restart()",
-            ContextError::NotStarted { .. } => "check that Python 3.9 or later runs inside",
+            ContextError::NotStarted { .. } => {
+                "check that Python 3.9 or later runs inside, and that the sandbox has memory for it"
+            }
             ContextError::Paused => "resume it first: sandbox.resume()",
             ContextError::Language { .. } => "use sandbox.run_code(code, language=...)",
             ContextError::Exists { .. } => "choose another name, or use that one",

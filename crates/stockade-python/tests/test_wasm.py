@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from agents import run_program
+from conftest import eventually
 
 import stockade
-from stockade import AsyncSandbox, InvalidError, Sandbox
+from stockade import AsyncSandbox, InvalidError, Sandbox, errors
 
 WALL = stockade.wall_report("wasm")
 
@@ -94,9 +95,54 @@ def test_what_the_wall_does_not_have_is_refused_by_name() -> None:
     with Sandbox(provider="wasm") as sandbox:
         with pytest.raises(InvalidError, match="the wasm wall starts no commands"):
             sandbox.run(["true"])
-        with pytest.raises(stockade.StockadeError, match="the wasm wall has no contexts"):
-            sandbox.context("first").run("x = 1")
         assert sandbox.run_code("print('still here')").stdout == "still here\n"
+
+
+def test_context_keeps_its_state_and_shows_values() -> None:
+    with Sandbox(provider="wasm", tools={"add": add}) as sandbox, sandbox.context() as context:
+        context.run("import math\ng = (n for n in range(3)); next(g)\nx = 20", check=True)
+        assert context.run("next(g), x + 1, math.floor(2.5), add(1)").text == "(1, 21, 2, 3)"
+        seen: list[str] = []
+        code = "print('one')\ndisplay({'text/html': '<b>'}, raw=True)\nprint('three')\n[1]"
+        ran = context.run(
+            code,
+            on_stdout=lambda text: seen.append(text.strip()),
+            on_result=lambda result: seen.append(result.html or result.text or ""),
+        )
+        assert seen == ["one", "<b>", "three", "[1]"] and ran.ok
+        failed = context.run("def f():\n    1 / 0\nf()")
+        assert failed.error is not None and failed.is_alive
+        assert (failed.error.name, failed.error.value) == ("ZeroDivisionError", "division by zero")
+        assert "in f" in failed.error.traceback
+        assert "NameError" in sandbox.run_code("print(x)").stderr
+        assert sandbox.context("other").run("'x' in globals()").text == "False"
+
+
+def test_context_that_ends_refuses_until_it_is_restarted() -> None:
+    with Sandbox(provider="wasm") as sandbox:
+        context = sandbox.context("first")
+        context.run("x = 1")
+        endings: list[tuple[str, type[errors.ExecutionError]]] = [
+            ("import os; os.abort()", errors.TrappedError),
+            ("while True: pass", errors.TimedOutError),
+        ]
+        for code, error in endings:
+            with pytest.raises(error):
+                context.run(code, timeout=2)
+            with pytest.raises(errors.ContextEndedError, match="has ended"):
+                context.run("1")
+            context.restart()
+            assert context.run("'x' in globals()").text == "False"
+        with ThreadPoolExecutor(1) as busy:
+            ended = busy.submit(context.run, "while True: pass")
+            assert eventually(lambda: context.info().state == "busy")
+            context.interrupt()
+            ran = ended.result(20)
+        assert ran.error is not None and not ran.is_alive
+        assert ran.error.name == "UnexpectedEndOfExecution"
+        assert "an interrupt ends it" in ran.error.value
+        context.restart()
+        assert context.run("x = 1\nx").text == "1"
 
 
 def test_asyncio_and_threads_use_one_sandbox() -> None:

@@ -51,7 +51,11 @@ impl Provider for WasmProvider {
                 provider: WasmProvider::NAME,
                 isolation: Isolation::Process,
                 unusable: found.err().map(|error| obstacle(&error)),
-                programs: ProgramKinds { commands: false, languages: &LANGUAGES, contexts: false },
+                programs: ProgramKinds {
+                    languages: &LANGUAGES,
+                    contexts: true,
+                    ..ProgramKinds::NONE
+                },
                 abilities: abilities(),
             }
         })

@@ -239,6 +239,11 @@ impl Sandbox for WasmSandbox {
         Box::pin(async { Ok(()) })
     }
 
+    fn hold(&self) -> BoxFuture<'_, Result<(), Error>> {
+        // The memory and the streams of an instance are its own from its first moment.
+        Box::pin(async { Ok(()) })
+    }
+
     fn resume(&self) -> BoxFuture<'_, Result<(), Error>> {
         self.paused.send_replace(false);
         Box::pin(async { Ok(()) })

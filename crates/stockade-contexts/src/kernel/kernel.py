@@ -9,11 +9,10 @@ import __future__
 import ast
 import base64
 import builtins
-import fcntl
+import io
 import json
 import linecache
 import os
-import select
 import signal
 import sys
 import threading
@@ -29,6 +28,10 @@ PIPE_BUF = 4096
 MAX_DEPTH = 64
 MAX_NAME_BYTES, MAX_VALUE_BYTES, MAX_TRACEBACK_BYTES = 1000, 32 << 10, 64 << 10
 MAX_TEXT_BYTES = 4 << 20
+
+# The WebAssembly wall: no other program can reach this interpreter's memory or its streams, and
+# there are no signals from outside, no forks and no duplicates of descriptors.
+IS_ALONE = sys.platform == "wasi"
 
 main_file = sys._getframe().f_code.co_filename
 _COROUTINE = 0x80
@@ -57,6 +60,8 @@ def seal():
 
 def private(descriptor):
     """A duplicate that code inside does not meet by accident, and that programs do not inherit."""
+    import fcntl
+
     for lowest in (200, 50, 20, 10):
         try:
             return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
@@ -149,12 +154,14 @@ class Channel:
                 self.write(self.token + kind + b"%04x" % len(part) + part)
 
     def write(self, piece):
-        while True:
+        while piece:
             try:
-                os.write(self.descriptor, piece)
-                return
+                # A pipe takes the whole piece; a stream of WASI may take a part.
+                piece = piece[os.write(self.descriptor, piece) :]
             except BlockingIOError:
                 # Code inside made the pipe nonblocking.
+                import select
+
                 select.select([], [self.descriptor], [])
 
 
@@ -273,7 +280,8 @@ class Context:
             except Exception:
                 # The code has closed or replaced it.
                 pass
-        self.libc.fflush(None)
+        if self.libc is not None:
+            self.libc.fflush(None)
 
     def run(self, call):
         """Executes one call and sends how it ended."""
@@ -378,6 +386,9 @@ class Context:
         except Exception:
             value = "<an exception whose text cannot be made>"
         try:
+            if IS_ALONE:
+                # Why an import cannot succeed behind that wall.
+                sys.modules["_stockade_library"].explain(raised)
             found = traceback.TracebackException(type(raised), raised, raised.__traceback__)
             # An interrupt is raised in this script.
             found.stack[:] = [it for it in found.stack if it.filename != main_file]
@@ -405,12 +416,21 @@ async def wait_for_end(task):
         pass
 
 
-def main():
-    libc = seal()
-    calls, output, error = private(0), private(1), private(2)
+def descriptors():
+    """Where calls come from, and where output and errors go."""
+    if IS_ALONE:
+        sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        return 0, 1, 2
+    found = private(0), private(1), private(2)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    return found
+
+
+def main():
+    libc = None if IS_ALONE else seal()
+    calls, output, error = descriptors()
     os.write(output, HELLO)
     token = read_frame(calls)
     if token is None:

@@ -170,7 +170,10 @@ impl Session {
         let mut done = None;
         // Twice: the first one is lost if it overtakes the call itself on its way inside.
         for _ in 0..2 {
-            if matches!(stop, Stop::Exceeded(_)) || entry.control.signal(SIGINT).await.is_err() {
+            if matches!(stop, Stop::Exceeded(_))
+                || !entry.interrupts
+                || entry.control.signal(SIGINT).await.is_err()
+            {
                 break;
             }
             tokio::select! {
@@ -191,10 +194,16 @@ impl Session {
                 abandon.send_replace(true);
                 let killed = async {
                     entry
-                        .kill(match stop {
-                            Stop::Cancelled => "its call was cancelled and ignored the interrupt",
-                            Stop::TimedOut => "its call ran out of time and ignored the interrupt",
-                            Stop::Exceeded(_) => "a limit of the sandbox was exceeded",
+                        .kill(match (stop, entry.interrupts) {
+                            (Stop::Cancelled, true) => {
+                                "its call was cancelled and ignored the interrupt"
+                            }
+                            (Stop::TimedOut, true) => {
+                                "its call ran out of time and ignored the interrupt"
+                            }
+                            (Stop::Cancelled, false) => "its call was cancelled",
+                            (Stop::TimedOut, false) => "its call ran out of time",
+                            (Stop::Exceeded(_), _) => "a limit of the sandbox was exceeded",
                         })
                         .await;
                 };

@@ -88,7 +88,8 @@ impl ContextError {
                 "restart it, without its variables, with `stockade context restart SESSION NAME`"
             }
             ContextError::NotStarted { .. } => {
-                "check that Python 3.9 or later runs inside: `stockade exec SESSION -- python3 -V`"
+                "check that Python 3.9 or later runs inside: `stockade exec SESSION -- python3 -V`, \
+                 and that the session has memory for one more interpreter"
             }
             ContextError::Paused => "resume it with `stockade resume SESSION`",
             ContextError::Run(_) => return None,

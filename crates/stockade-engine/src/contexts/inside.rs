@@ -105,6 +105,8 @@ pub(super) struct Inside {
     end: BoxFuture<'static, Result<ProcessEnd, Error>>,
     ended: Option<Result<ProcessEnd, Error>>,
     control: Arc<dyn ExecutionControl>,
+    /// Whether SIGINT interrupts a call.
+    interrupts: bool,
     between: Between,
 }
 
@@ -127,7 +129,7 @@ impl Inside {
         stdout: Box<dyn AsyncRead + Send + Unpin>,
         stderr: Box<dyn AsyncRead + Send + Unpin>,
         end: BoxFuture<'static, Result<ProcessEnd, Error>>,
-        control: Arc<dyn ExecutionControl>,
+        (control, interrupts): (Arc<dyn ExecutionControl>, bool),
         token: &Token,
     ) -> Inside {
         Inside {
@@ -137,6 +139,7 @@ impl Inside {
             end,
             ended: None,
             control,
+            interrupts,
             between: Between::default(),
         }
     }
@@ -244,6 +247,9 @@ impl Inside {
                 () = reply.closed(), if !is_left => {
                     // The caller was dropped: nothing else will stop the call.
                     is_left = true;
+                    if !self.interrupts {
+                        return Err(Stopped::Breach("it lost the caller of a call"));
+                    }
                     let _ = control.signal(SIGINT).await;
                     last.as_mut().reset(tokio::time::Instant::now() + INTERRUPT_GRACE);
                     continue;

@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use stockade_contexts::{ContextName, ContextView, HELLO, KERNEL_FILE, Token, kernel, token_frame};
-use stockade_provider::{Language, Probe, ProcessEnd, Program, Running, Sandbox};
+use stockade_provider::{
+    Language, Probe, ProcessEnd, Program, ProgramKinds, Running, Sandbox, chain,
+};
 use stockade_record::Command;
 use stockade_sys::random_bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -45,13 +47,17 @@ impl Session {
         self.contexts.views()
     }
 
-    /// Interrupts the call that runs, as Ctrl-C does. Does nothing if none runs.
+    /// Interrupts the call that runs, as Ctrl-C does. Does nothing if none runs. On a wall that
+    /// cannot interrupt code this ends the interpreter, and the context must be restarted.
     pub async fn interrupt_context(&self, name: &ContextName) -> Result<(), ContextError> {
         const SIGINT: i32 = 2;
         let entry = self.contexts.get(name)?;
         entry.check()?;
-        if entry.state.borrow().is_busy {
-            entry.control.signal(SIGINT).await.map_err(RunError::from)?;
+        let is_busy = entry.state.borrow().is_busy;
+        match (is_busy, entry.interrupts) {
+            (true, true) => entry.control.signal(SIGINT).await.map_err(RunError::from)?,
+            (true, false) => entry.kill("an interrupt ends it on this wall").await,
+            (false, _) => {}
         }
         Ok(())
     }
@@ -99,11 +105,11 @@ impl Session {
         }
     }
 
-    /// Refuses a wall on which no process waits for calls.
-    async fn check_processes(&self) -> Result<(), ContextError> {
+    /// What the wall does for contexts; refuses a wall on which no program waits for calls.
+    async fn programs_of_contexts(&self) -> Result<ProgramKinds, ContextError> {
         let facts = self.provider.facts(Probe::Quick).await;
         match facts.programs.contexts {
-            true => Ok(()),
+            true => Ok(facts.programs),
             false => Err(ContextError::NoProcesses { wall: facts.provider }),
         }
     }
@@ -115,7 +121,7 @@ impl Session {
     ) -> Result<Arc<LiveContext>, ContextError> {
         check_language(&request.language)?;
         self.check_paused()?;
-        self.check_processes().await?;
+        let interrupts = self.programs_of_contexts().await?.interrupts;
         let execution = self.executions.fetch_add(1, Ordering::Relaxed);
         let words = [PYTHON.to_owned(), "context".to_owned(), name.as_str().to_owned()];
         let command = Some(Command::of(&words, None));
@@ -158,7 +164,8 @@ impl Session {
             }
         };
         let Running { id, control, stdin, stdout, stderr, end, .. } = running;
-        let inside = Inside::new(stdout, stderr, end, Arc::clone(&control), &token);
+        let control_of_calls = (Arc::clone(&control), interrupts);
+        let inside = Inside::new(stdout, stderr, end, control_of_calls, &token);
         let (jobs, received) = mpsc::channel(1);
         let state = Arc::new(watch::Sender::new(State::default()));
         let (counting, record) = (Arc::clone(&state), self.record.clone());
@@ -167,7 +174,11 @@ impl Session {
         tokio::spawn(async move {
             let counted = |count| counting.send_modify(|state| state.count = count);
             let ended = inside.serve(stdin, received, counted).await;
-            let used = of_execution(Some(observed)).await;
+            let mut used = of_execution(Some(observed)).await;
+            if counting.borrow().reason.is_some() {
+                // The engine killed it; what it survived before is not its end.
+                used.oom_kills = 0;
+            }
             let breach = ended.breach;
             let outcome = of_end(ended.end, &used, Reader::Stayed);
             let why = why(&outcome, breach, counting.borrow().reason);
@@ -181,8 +192,18 @@ impl Session {
         });
         let (turn, started, used) =
             (Mutex::new(()), SystemTime::now(), std::sync::Mutex::default());
-        let entry =
-            Arc::new(LiveContext { id, name, request, started, jobs, control, turn, state, used });
+        let entry = Arc::new(LiveContext {
+            id,
+            name,
+            request,
+            started,
+            jobs,
+            control,
+            interrupts,
+            turn,
+            state,
+            used,
+        });
         self.contexts.put(Arc::clone(&entry));
         Ok(entry)
     }
@@ -277,6 +298,7 @@ async fn greeted(
         }
         Ok(Ok(ProcessEnd::Exited { code })) => format!("Python exited with code {code}"),
         Ok(Ok(ProcessEnd::Signaled { signal })) => format!("signal {signal} ended Python"),
+        Ok(Err(error)) => chain(&error),
         _ => "Python ended".to_owned(),
     };
     let from = errors.len().saturating_sub(MOST_SHOWN);
@@ -316,6 +338,8 @@ fn why(
         Ok(Outcome::Exited { code }) => format!("it exited with code {code}"),
         Ok(Outcome::Signaled { signal }) => format!("{} killed it", crate::signal_name(*signal)),
         Ok(Outcome::OutOfMemory) => "it ran out of memory".to_owned(),
+        Ok(Outcome::Trapped { reason }) => format!("it was trapped: {reason}"),
+        Ok(Outcome::LimitExceeded { limit }) => format!("it exceeded {}", limit.spec().key),
         Ok(Outcome::EngineLost) => "the sandbox has ended".to_owned(),
         Ok(other) => format!("it ended: {}", other.as_str()),
         Err(error) => format!("it ended: {error}"),

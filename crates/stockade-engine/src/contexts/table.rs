@@ -28,6 +28,8 @@ pub(super) struct LiveContext {
     pub(super) started: SystemTime,
     pub(super) jobs: mpsc::Sender<Job>,
     pub(super) control: Arc<dyn ExecutionControl>,
+    /// Whether SIGINT interrupts a call; else an interrupt ends the interpreter.
+    pub(super) interrupts: bool,
     /// Held by the call that runs; others wait for it.
     pub(super) turn: Turn<()>,
     pub(super) state: Arc<watch::Sender<State>>,

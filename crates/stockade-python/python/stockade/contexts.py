@@ -115,7 +115,7 @@ class CodeContext(_Shared):
 
         An exception of the code is in `CodeExecution.error`; with `check` it is raised. Raises an
         `ExecutionError` if the call did not end by itself. A call that is out of time is
-        interrupted as by Ctrl-C, and the context stays.
+        interrupted as by Ctrl-C, and the context stays; behind the wall `wasm` the context ends.
 
         Args:
             code: Python, also with ``await`` outside functions.
@@ -138,7 +138,7 @@ class CodeContext(_Shared):
         return _ended(_bridge.wait(call.operation), check, self._on_denial)
 
     def interrupt(self) -> None:
-        """Interrupts the call that runs, as Ctrl-C does."""
+        """Interrupts the call that runs, as Ctrl-C does; behind the wall `wasm` the context ends."""
         _bridge.wait(self._ask("interrupt"))
 
     def restart(self) -> None:
@@ -201,7 +201,7 @@ class AsyncCodeContext(_Shared):
         return _ended(await _bridge.wait_async(call.operation), check, self._on_denial)
 
     async def interrupt(self) -> None:
-        """Interrupts the call that runs, as Ctrl-C does."""
+        """Interrupts the call that runs, as Ctrl-C does; behind the wall `wasm` the context ends."""
         await _bridge.wait_async(self._ask("interrupt"))
 
     async def restart(self) -> None:

@@ -2,6 +2,7 @@
 //! `cargo xtask component python` makes. See docs/testing.md.
 
 mod artefacts;
+mod contexts;
 mod contract;
 mod files;
 mod leftovers;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         network::tests(),
         files::tests(),
         sessions::tests(),
+        contexts::tests(),
         plans::tests(),
         probes::tests(),
         artefacts::tests(),

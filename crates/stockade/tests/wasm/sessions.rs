@@ -16,7 +16,6 @@ named![
     files_are_copied_in_and_out,
     twenty_executions_run_at_once,
     destroyed_session_is_gone,
-    context_is_refused_by_name_with_the_reason,
     session_comes_back_to_a_checkpoint_of_its_files,
     forks_share_no_file,
     files_of_a_single_run_are_kept_and_forked,
@@ -28,8 +27,8 @@ named![
 
 /// A session that ends with the test.
 pub(crate) struct Session {
-    name: String,
-    home: Scratch,
+    pub(crate) name: String,
+    pub(crate) home: Scratch,
 }
 
 impl Session {
@@ -37,7 +36,7 @@ impl Session {
         Session::with(&[])
     }
 
-    fn with(options: &[&str]) -> Session {
+    pub(crate) fn with(options: &[&str]) -> Session {
         let home = Scratch::new();
         let mut session = Session { name: String::new(), home };
         let words = [&["create", "--provider", wall()], options].concat();
@@ -45,7 +44,7 @@ impl Session {
         session
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let home = self.home.path();
         let mut command = stockade();
         command.env("STOCKADE_STATE", home.join("state")).env("STOCKADE_STORE", home.join("store"));
@@ -55,7 +54,7 @@ impl Session {
 
     /// What a command prints that succeeds.
     #[track_caller]
-    fn text(&self, arguments: &[&str]) -> String {
+    pub(crate) fn text(&self, arguments: &[&str]) -> String {
         let run = finish(self.command(arguments));
         assert_eq!(run.code, 0, "{arguments:?}: {run:?}");
         run.stdout
@@ -142,22 +141,11 @@ fn twenty_executions_run_at_once() {
 
 /// Asserts that a command is refused, and that the refusal has all words.
 #[track_caller]
-fn refused(run: &Run, words: &[&str]) {
+pub(crate) fn refused(run: &Run, words: &[&str]) {
     assert_eq!((run.code, run.stdout.as_str()), (125, ""), "{run:?}");
     for word in words {
         assert!(run.stderr.contains(word), "no {word:?} in {run:?}");
     }
-}
-
-fn context_is_refused_by_name_with_the_reason() {
-    let session = Session::new();
-    let arguments = ["code", "--language", "python", "--context", "first", &session.name, "-"];
-    let run = finish_with(session.command(&arguments), b"x = 1");
-    let reason = format!("the {} wall has no contexts: each execution gets a new", wall());
-    refused(&run, &[&reason, "--provider native"]);
-    let listed = finish(session.command(&["context", "ls", &session.name]));
-    assert!(!listed.text().contains("first"), "{listed:?}");
-    assert_eq!(session.run("print('still here')").text(), "still here\n");
 }
 
 /// Makes every kind of entry that this wall has.
