@@ -110,3 +110,28 @@ fn tick(engine: &'static Engine) {
         engine.increment_epoch();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn clock_goes_only_while_a_program_computes() {
+        let running = || *RUNNING.lock().unwrap();
+        let clock = Ticking::start(engine().unwrap()).unwrap();
+        let mut polls = 0;
+        let program = poll_fn(|_| {
+            polls += 1;
+            assert_eq!(running(), 1);
+            if polls < 2 { Poll::Pending } else { Poll::Ready(polls) }
+        });
+        let mut timed = pin!(clock.time(program));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(timed.as_mut().poll(&mut context), Poll::Pending);
+        assert_eq!(running(), 0, "it waits");
+        assert_eq!(timed.as_mut().poll(&mut context), Poll::Ready(2));
+        assert_eq!(running(), 0, "it has ended");
+    }
+}

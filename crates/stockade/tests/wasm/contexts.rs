@@ -128,6 +128,7 @@ mod keeping {
         client_that_leaves_ends_the_context_of_its_call,
         context_that_traps_or_exits_answers_and_can_be_restarted,
         memory_error_of_a_call_keeps_the_context,
+        context_that_waited_gets_no_more_than_its_share_of_a_processor,
         hundred_megabytes_of_output_answer_in_bounded_time_and_memory,
         context_forges_no_result_of_another,
         contexts_beyond_the_memory_of_the_session_are_refused_with_a_remedy,
@@ -328,6 +329,16 @@ mod keeping {
         assert_eq!(found, (&json!("MemoryError"), &json!(true)), "{report}");
         assert_eq!(report["limits_hit"], json!(["max_memory_mb"]));
         assert_eq!(session.value("a", "x"), "41");
+    }
+
+    fn context_that_waited_gets_no_more_than_its_share_of_a_processor() {
+        let session = Session::with(&["--cpus", "0.25"]);
+        let code = "import time\ntime.sleep(3)\nend = time.monotonic() + 1\n\
+                    while time.monotonic() < end: pass";
+        let report = session.called("a", code);
+        let used = report["usage"]["cpu_ms"].as_u64().expect("it is counted");
+        // With a share saved while it waited it is a second on an idle machine.
+        assert!((1..=600).contains(&used), "{report:#}");
     }
 
     fn hundred_megabytes_of_output_answer_in_bounded_time_and_memory() {
