@@ -36,6 +36,7 @@ const DIALECT: Dialect = Dialect {
     aliases: Aliases::Expanded,
     sections: keys::SECTIONS,
     other_words: keys::OTHER_WORDS,
+    hidden: Some(("from", &["env:", "file:", "command:"])),
 };
 
 /// Versions of the language with the same meaning here.

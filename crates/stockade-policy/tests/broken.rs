@@ -112,3 +112,17 @@ fn refusals() -> BTreeMap<String, PolicyErrors> {
     }
     found
 }
+
+#[test]
+fn value_in_place_of_a_source_is_in_no_message_and_no_quoted_line() {
+    let mut seen = 0;
+    for (name, errors) in refusals() {
+        if name.starts_with("secret_value") {
+            let whole = format!("{errors} {:?}", errors.diagnostics());
+            assert!(!whole.contains("Zq8") && !whole.contains("123456789"), "{name}: {whole}");
+            assert!(whole.contains('…'), "{name}: {whole}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 3);
+}

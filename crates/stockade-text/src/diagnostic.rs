@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::{Dialect, Origin, Printable, is_harmless};
+use crate::hidden::Hidden;
+use crate::{Dialect, Node, Origin, Printable, is_harmless};
 
 /// The most diagnostics for one text: a person fixes the first ones first anyway.
 const MAX_DIAGNOSTICS: usize = 50;
@@ -97,15 +98,22 @@ pub struct Report<'t> {
     trimmed: Vec<&'t str>,
     /// The flag that each line was made from, if the user wrote flags instead of a file.
     flags: Vec<Option<String>>,
-    found: Vec<Diagnostic>,
+    /// Each mistake with its place. Lines are quoted at the end, when all hidden values are known.
+    found: Vec<(Diagnostic, TextSpan)>,
+    hidden: Hidden,
 }
 
 impl<'t> Report<'t> {
     pub(crate) fn new(file: &str, text: &'t str, dialect: &'static Dialect) -> Report<'t> {
         let lines: Vec<&str> = text.lines().collect();
         let trimmed = lines.iter().map(|line| line.trim()).collect();
-        let (flags, found) = (Vec::new(), Vec::new());
-        Report { dialect, file: file.into(), lines, trimmed, flags, found }
+        let (flags, found, hidden) = (Vec::new(), Vec::new(), Hidden::default());
+        Report { dialect, file: file.into(), lines, trimmed, flags, found, hidden }
+    }
+
+    /// Makes every quoted line show `…` in place of the values in a node, which may be secrets.
+    pub fn hide(&mut self, node: &Node) {
+        self.hidden.add(node);
     }
 
     /// Sets the flag that each line was made from; origins then name the flag instead of a line.
@@ -123,16 +131,16 @@ impl<'t> Report<'t> {
         if self.is_full() {
             return;
         }
-        let (source, marker) = excerpt(self.line(place.line), place);
-        self.found.push(Diagnostic {
+        let found = Diagnostic {
             file: self.file.to_string(),
             line: place.line,
             column: place.column,
             message: printable(&message.into()),
             remedy: printable(&remedy.into()),
-            source,
-            marker,
-        });
+            source: String::new(),
+            marker: String::new(),
+        };
+        self.found.push((found, place));
     }
 
     /// Whether further mistakes would be dropped, so that callers need not look for them.
@@ -173,10 +181,26 @@ impl<'t> Report<'t> {
         match value {
             Some(value) if self.found.is_empty() => Ok(value),
             _ => {
-                self.found.sort_by_key(|found| (found.line, found.column));
-                Err(TextErrors { diagnostics: self.found })
+                let found = std::mem::take(&mut self.found);
+                let quoted = found.into_iter().map(|(found, place)| self.quoted(found, place));
+                let mut diagnostics: Vec<Diagnostic> = quoted.collect();
+                diagnostics.sort_by_key(|found| (found.line, found.column));
+                Err(TextErrors { diagnostics })
             }
         }
+    }
+
+    /// A mistake with its line, without what must be hidden.
+    fn quoted(&self, found: Diagnostic, place: TextSpan) -> Diagnostic {
+        let (line, columns) = self.hidden.masked(self.line(place.line), self.dialect);
+        let last = columns.len() - 1;
+        let column = |column: usize| columns[column.min(last)] + column.saturating_sub(last);
+        let start = column(place.column.saturating_sub(1));
+        let end = column(place.column.saturating_sub(1) + place.width);
+        let shown =
+            TextSpan { column: start + 1, width: end.saturating_sub(start).max(1), ..place };
+        let (source, marker) = excerpt(&line, shown);
+        Diagnostic { source, marker, ..found }
     }
 }
 

@@ -21,6 +21,9 @@ pub struct Dialect {
     pub sections: &'static [(&'static str, &'static [&'static str])],
     /// Common words for keys that have another name here.
     pub other_words: &'static [(&'static str, &'static str)],
+    /// The key of a secret's source, whose value may be the secret itself by mistake, and how a
+    /// source begins. Quoted lines show any other value of that key as `…`.
+    pub hidden: Option<(&'static str, &'static [&'static str])>,
 }
 
 /// How anchors and aliases are handled.
@@ -44,4 +47,5 @@ pub(crate) const PLAIN: Dialect = Dialect {
     aliases: Aliases::Expanded,
     sections: &[],
     other_words: &[],
+    hidden: Some(("from", &["env:", "file:"])),
 };

@@ -9,6 +9,7 @@
 mod diagnostic;
 mod dialect;
 mod fields;
+mod hidden;
 mod origin;
 mod parse;
 mod tree;

@@ -30,6 +30,7 @@ const DIALECT: Dialect = Dialect {
     aliases: Aliases::Refused,
     sections: &[],
     other_words: &[],
+    hidden: None,
 };
 
 /// A checked tools file. No program is started yet.

@@ -78,26 +78,39 @@ impl Decoder<'_, '_> {
         let what = clause;
         let (host, guest) = if matches!(node.kind, Kind::Map(_)) {
             let table = self.table(node, what, keys::MOUNT)?;
-            let host = self.required(&table, "host", what)?;
-            let guest = self.required(&table, "guest", what)?;
+            let host = self.required(&table, "host", what);
+            let guest = self.required(&table, "guest", what);
             (host, guest)
         } else {
-            (node, node)
+            (Some(node), Some(node))
         };
-        let host_text = self.text(host, what)?;
-        let guest_text = self.text(guest, what)?;
-        if std::ptr::eq(host, guest) && !host_text.starts_with(['/', '~', '$']) {
+        let is_short = !matches!(node.kind, Kind::Map(_));
+        if is_short {
+            self.text(node, what)?;
+        }
+        // Both are checked before the first mistake ends the mount.
+        let host = host.and_then(|node| Some((node, self.text(node, what)?)));
+        let guest = guest.and_then(|node| Some((node, self.text(node, what)?)));
+        if let Some((_, host_text)) = host.as_ref().filter(|_| is_short)
+            && !host_text.starts_with(['/', '~', '$'])
+        {
             let message = format!("`{host_text}` does not define its path inside");
             let name = host_text.trim_start_matches("./").trim_end_matches('/');
             let remedy = format!("write {{ host: {host_text}, guest: /{name} }}");
             self.mistake(node.place, message, remedy);
             return None;
         }
-        let read = host_path(&host_text, self.base, access);
-        let host = self.path(read, host)?;
-        let guest = self.path(GuestPath::parse_mount(&guest_text), guest)?;
+        let host = host.and_then(|(node, text)| {
+            let read = host_path(&text, self.base, access);
+            self.path(read, node)
+        });
+        // One text for both has one mistake.
+        if is_short && host.is_none() {
+            return None;
+        }
+        let guest = guest.and_then(|(node, text)| self.path(GuestPath::parse_mount(&text), node));
         let basis = Basis::Line(self.report.origin(node.place));
-        Some(Mount { host, guest, access, clause, basis })
+        Some(Mount { host: host?, guest: guest?, access, clause, basis })
     }
 
     fn sandbox_mounts(&mut self, table: &Table<'_>, mounts: &mut Vec<Mount>) {

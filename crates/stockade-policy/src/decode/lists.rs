@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stockade_text::{Kind, Node, Table};
+use stockade_text::{Kind, Node, Table, is_nearly};
 
 use crate::commands::check_command_name;
 use crate::paths::host_file;
@@ -37,8 +37,15 @@ const FRAMING_HEADERS: [&str; 8] = [
 
 impl Decoder<'_, '_> {
     pub(super) fn secrets(&mut self, table: &Table<'_>) -> Vec<Secret> {
-        let items =
-            table.get("secrets").and_then(|node| self.list_up_to(node, "secrets", MAX_SECRETS));
+        let Some(node) = table.get("secrets") else { return Vec::new() };
+        if !matches!(node.kind, Kind::List(_)) {
+            // Neither the message nor its line repeats what may be a value.
+            self.hide(node);
+            let message = "secrets must be a list of mappings";
+            self.mistake(node.place, message, "write `- { name: …, from: …, hosts: [ … ] }` lines");
+            return Vec::new();
+        }
+        let items = self.list_up_to(node, "secrets", MAX_SECRETS);
         let mut secrets: Vec<Secret> = Vec::new();
         for item in items.unwrap_or_default() {
             let Some(secret) = self.secret(item) else { continue };
@@ -54,34 +61,63 @@ impl Decoder<'_, '_> {
 
     fn secret(&mut self, node: &Node) -> Option<Secret> {
         let what = "a secret";
-        let table = self.table(node, what, keys::SECRET)?;
-        let name_node = self.required(&table, "name", what)?;
-        let name = self.text(name_node, "secrets[].name")?;
-        if let Err(error) = check_secret_name(&name) {
-            self.mistake(name_node.place, error.to_string(), error.remedy());
+        let Kind::Map(entries) = &node.kind else {
+            self.hide(node);
+            let message = "a secret must be a mapping";
+            self.mistake(node.place, message, "write `{ name: …, from: …, hosts: [ … ] }`");
             return None;
+        };
+        for entry in entries {
+            // `value: …` and the like. Other misspelled keys have what the right ones would have.
+            let is_ordinary = |known: &&str| {
+                **known == *entry.key || (**known != *"from" && is_nearly(known, &entry.key))
+            };
+            if !keys::SECRET.iter().any(|known| is_ordinary(&known)) {
+                self.hide(&entry.value);
+            }
         }
-        let from = self.required(&table, "from", what)?;
-        let from = self.secret_source(from)?;
-        let hosts_node = self.required(&table, "hosts", what)?;
+        let table = self.table(node, what, keys::SECRET)?;
+        let name = self.required(&table, "name", what).and_then(|node| self.secret_name(node));
+        let from = self.required(&table, "from", what).and_then(|node| self.secret_source(node));
+        let hosts = self.required(&table, "hosts", what).and_then(|node| self.secret_hosts(node));
+        let place = self.secret_place(&table, node);
+        let basis = Basis::Line(self.report.origin(node.place));
+        Some(Secret { name: name?, from: from?, hosts: hosts?, place: place?, basis })
+    }
+
+    fn secret_name(&mut self, node: &Node) -> Option<String> {
+        let name = self.text(node, "secrets[].name")?;
+        match check_secret_name(&name) {
+            Ok(()) => Some(name),
+            Err(error) => {
+                self.mistake(node.place, error.to_string(), error.remedy());
+                None
+            }
+        }
+    }
+
+    fn secret_hosts(&mut self, node: &Node) -> Option<Vec<HostPattern>> {
+        let items = self.list_up_to(node, "secrets[].hosts", MAX_SECRETS)?;
         let mut hosts = Vec::new();
-        for item in self.list_up_to(hosts_node, "secrets[].hosts", MAX_SECRETS)? {
-            let text = self.text(item, "a host")?;
-            hosts.push(self.pattern(HostPattern::parse_allowed(&text), item)?);
+        for item in items {
+            let text = self.text(item, "a host");
+            hosts.extend(
+                text.and_then(|text| self.pattern(HostPattern::parse_allowed(&text), item)),
+            );
         }
-        if hosts.is_empty() {
+        if items.is_empty() {
             self.mistake(
-                hosts_node.place,
+                node.place,
                 "a secret without hosts is never sent",
                 "name the hosts that get it",
             );
+        }
+        if hosts.is_empty() || hosts.len() < items.len() {
             return None;
         }
         hosts.sort();
         hosts.dedup();
-        let place = self.secret_place(&table, node)?;
-        let basis = Basis::Line(self.report.origin(node.place));
-        Some(Secret { name, from, hosts, place, basis })
+        Some(hosts)
     }
 
     /// One of a header, a parameter of the query, and basic authentication.
@@ -93,8 +129,8 @@ impl Decoder<'_, '_> {
         let in_header = table.get("header").is_some() || table.get("format").is_some();
         match (table.get("query"), basic, in_header) {
             (None, false, _) => {
-                let (name, format) = (self.header(table)?, self.format(table)?);
-                Some(SecretPlace::Header { name, format })
+                let (name, format) = (self.header(table), self.format(table));
+                Some(SecretPlace::Header { name: name?, format: format? })
             }
             (None, true, false) => Some(SecretPlace::Basic),
             (Some(query), false, false) => {
@@ -116,26 +152,32 @@ impl Decoder<'_, '_> {
         }
     }
 
+    /// Where the value comes from. What is written instead may be the value itself, so no message
+    /// repeats it, and no quoted line shows it.
     fn secret_source(&mut self, node: &Node) -> Option<SecretSource> {
-        let text = self.text(node, "secrets[].from")?;
+        let text = match (&node.kind, node.is_null()) {
+            (Kind::Scalar { text, .. }, false) => text.as_str(),
+            _ => "",
+        };
         match text.split_once(':') {
             Some(("env", name)) if check_name(name).is_ok() => {
-                Some(SecretSource::Environment(name.to_owned()))
+                return Some(SecretSource::Environment(name.to_owned()));
             }
             Some(("file", path)) => {
                 let read = host_file(path, self.base);
-                self.path(read, node).map(SecretSource::File)
+                return self.path(read, node).map(SecretSource::File);
             }
             Some(("command", line)) if !line.trim().is_empty() => {
-                Some(SecretSource::Command(line.split_whitespace().map(str::to_owned).collect()))
+                let words = line.split_whitespace().map(str::to_owned);
+                return Some(SecretSource::Command(words.collect()));
             }
-            _ => {
-                let message = format!("`{text}` does not name the source of the secret");
-                let remedy = "write `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENT`";
-                self.mistake(node.place, message, remedy);
-                None
-            }
+            _ => self.hide(node),
         }
+        let shown = if text.starts_with("env:") { "env:…" } else { "…" };
+        let message = format!("`{shown}` does not name the source of the secret");
+        let remedy = "write `env:NAME`, `file:PATH` or `command:PROGRAM ARGUMENT`";
+        self.mistake(node.place, message, remedy);
+        None
     }
 
     fn header(&mut self, table: &Table<'_>) -> Option<String> {

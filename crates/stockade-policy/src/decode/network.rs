@@ -32,11 +32,29 @@ impl Decoder<'_, '_> {
             return Some(NetworkEntry { host, ports, protocol, methods, paths, inspect, basis });
         }
         let table = self.table(node, "network_allowlist[]", keys::NETWORK_ENTRY)?;
-        let host_node = self.required(&table, "host", "network_allowlist[]")?;
-        let (host, port) = self.host_and_port(host_node)?;
-        let own_ports = match table.get("ports") {
-            Some(node) => Some(self.non_empty(node, "network_allowlist[].ports", Self::ports)?),
-            None => None,
+        let what = "network_allowlist[]";
+        let named = self.required(&table, "host", what);
+        let named = named.and_then(|node| Some((node, self.host_and_port(node)?)));
+        let own_ports = self.optional(&table, "ports", |decoder, node| {
+            decoder.non_empty(node, "network_allowlist[].ports", Self::ports)
+        });
+        let methods = self.optional(&table, "methods", |decoder, node| {
+            decoder.non_empty(node, "network_allowlist[].methods", Self::methods)
+        });
+        let paths = self.optional(&table, "paths", |decoder, node| {
+            decoder.non_empty(node, "network_allowlist[].paths", Self::url_paths)
+        });
+        let protocol = self.optional(&table, "protocol", Self::protocol);
+        let inspect = self.optional(&table, "inspect", |decoder, node| {
+            decoder.boolean(node, "network_allowlist[].inspect")
+        });
+        // Every part is checked before the first mistake ends the entry.
+        let ((host_node, (host, port)), own_ports) = (named?, own_ports?);
+        let (methods, paths) = (methods?, paths?);
+        let protocol = protocol?.unwrap_or(Protocol::Web);
+        let inspect = match inspect? {
+            Some(true) => Inspect::Requests,
+            Some(false) | None => Inspect::Pass,
         };
         let ports = match (port, own_ports) {
             (Some(_), Some(_)) => {
@@ -47,34 +65,6 @@ impl Decoder<'_, '_> {
             (Some(port), None) => vec![port],
             (None, Some(ports)) => ports,
             (None, None) => ports.to_vec(),
-        };
-        let methods = match table.get("methods") {
-            Some(node) => {
-                Some(self.non_empty(node, "network_allowlist[].methods", Self::methods)?)
-            }
-            None => None,
-        };
-        let paths = match table.get("paths") {
-            Some(node) => {
-                Some(self.non_empty(node, "network_allowlist[].paths", Self::url_paths)?)
-            }
-            None => None,
-        };
-        let protocol = match table.get("protocol") {
-            Some(node) if matches!(&node.kind, Kind::Scalar { text, .. } if text == "https") => {
-                let message = "protocol cannot be `https`: it is called `tls` here";
-                self.mistake(node.place, message, "write `tls`");
-                return None;
-            }
-            Some(node) => {
-                let words = [Protocol::Tls, Protocol::Http, Protocol::Tcp];
-                self.word(node, "protocol", &words.map(|word| (word.as_str(), word)))?
-            }
-            None => Protocol::Web,
-        };
-        let inspect = match table.get("inspect") {
-            Some(node) if self.boolean(node, "network_allowlist[].inspect")? => Inspect::Requests,
-            _ => Inspect::Pass,
         };
         if protocol == Protocol::Tcp && inspect == Inspect::Requests {
             let message = "`protocol: tcp` carries any bytes; the gate sees no requests to inspect";
@@ -87,6 +77,29 @@ impl Decoder<'_, '_> {
             return None;
         }
         Some(NetworkEntry { host, ports, protocol, methods, paths, inspect, basis })
+    }
+
+    /// A key that may be absent; `None` if it has a mistake.
+    fn optional<T>(
+        &mut self,
+        table: &Table<'_>,
+        key: &str,
+        read: impl FnOnce(&mut Self, &Node) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match table.get(key) {
+            Some(node) => read(self, node).map(Some),
+            None => Some(None),
+        }
+    }
+
+    fn protocol(&mut self, node: &Node) -> Option<Protocol> {
+        if matches!(&node.kind, Kind::Scalar { text, .. } if text == "https") {
+            let message = "protocol cannot be `https`: it is called `tls` here";
+            self.mistake(node.place, message, "write `tls`");
+            return None;
+        }
+        let words = [Protocol::Tls, Protocol::Http, Protocol::Tcp];
+        self.word(node, "protocol", &words.map(|word| (word.as_str(), word)))
     }
 
     fn host_and_port(&mut self, node: &Node) -> Option<(HostPattern, Option<u16>)> {
@@ -134,7 +147,7 @@ impl Decoder<'_, '_> {
     pub(super) fn ports(&mut self, node: &Node, what: &str) -> Option<Vec<u16>> {
         let mut ports = Vec::new();
         for item in self.list_up_to(node, what, MAX_PORTS)? {
-            let held = self.number(item, "a port", 1)?;
+            let Some(held) = self.number(item, "a port", 1) else { continue };
             match u16::try_from(held) {
                 Ok(port) if port != 0 => ports.push(port),
                 _ => {
@@ -151,7 +164,7 @@ impl Decoder<'_, '_> {
     fn methods(&mut self, node: &Node, what: &str) -> Option<Vec<Method>> {
         let mut methods = Vec::new();
         for item in self.list(node, what)? {
-            let text = self.text(item, "a method")?;
+            let Some(text) = self.text(item, "a method") else { continue };
             match Method::parse(&text) {
                 Ok(method) => methods.push(method),
                 Err(error) => {
@@ -167,7 +180,7 @@ impl Decoder<'_, '_> {
     fn url_paths(&mut self, node: &Node, what: &str) -> Option<Vec<PathPattern>> {
         let mut paths = Vec::new();
         for item in self.list(node, what)? {
-            let text = self.text(item, "a path pattern")?;
+            let Some(text) = self.text(item, "a path pattern") else { continue };
             match PathPattern::parse(&text) {
                 Ok(path) => paths.push(path),
                 Err(error) => {

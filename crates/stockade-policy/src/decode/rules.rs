@@ -191,6 +191,15 @@ impl Decoder<'_, '_> {
             Some(node) => self.zone(node),
             None => Some(Zone::utc()),
         };
+        // The times are checked before the first mistake ends the condition.
+        let is_window = matches!(kind, Some((_, Dynamic::Window)));
+        let times = match is_window {
+            true => {
+                let start = self.time_of_day(&table, "start_time");
+                (start, self.time_of_day(&table, "end_time"))
+            }
+            false => (None, None),
+        };
         let ((kind_node, kind), days, zone) = (kind?, days?, zone?);
         let window = match kind {
             Dynamic::Budget => {
@@ -212,9 +221,7 @@ impl Decoder<'_, '_> {
             }
             Dynamic::Days => None,
             Dynamic::Window => {
-                let start = self.time_of_day(&table, "start_time");
-                let end = self.time_of_day(&table, "end_time");
-                let (start, end) = (start?, end?);
+                let (start, end) = (times.0?, times.1?);
                 if start == end {
                     let message = "the window ends when it starts, so the rule never applies";
                     self.mistake(node.place, message, "move `end_time`, or use `day_of_week`");
@@ -240,7 +247,8 @@ impl Decoder<'_, '_> {
         let mut days = Vec::new();
         let items = self.list(node, "days_of_week")?;
         for item in items {
-            match self.number(item, "a weekday", 1)? {
+            let Some(day) = self.number(item, "a weekday", 1) else { continue };
+            match day {
                 day @ 1..=7 => days.push(u8::try_from(day).expect("a weekday is at most 7")),
                 _ => self.mistake(
                     item.place,

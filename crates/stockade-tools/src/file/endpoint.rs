@@ -129,7 +129,8 @@ impl Decoder<'_, '_> {
                 Some(HeaderSource::File(self.base.join(path)))
             }
             _ => {
-                // The message does not repeat the value: it may be the secret itself.
+                // Neither the message nor its line repeats the value: it may be the secret itself.
+                self.hide(node);
                 let message = "this does not name the source of the header's value";
                 self.mistake(node.place, message, "write `env:NAME` or `file:PATH`");
                 None
