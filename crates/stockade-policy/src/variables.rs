@@ -126,6 +126,33 @@ const ORDINARY_NAMES: &[&str] = &["MAX_TOKENS", "TOKENIZERS_PARALLELISM"];
 /// Variables that the network gate sets itself.
 const GATE_VARIABLES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
+/// Variables that the wall or the gate sets itself, or that programs read as paths. A secret's
+/// placeholder in one of them would break every program, and is never sent anywhere. In addition,
+/// all that start with `STOCKADE_`.
+const RESERVED_VARIABLES: &[&str] = &[
+    "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
+    "CURL_CA_BUNDLE",
+    "DENO_CERT",
+    "GIT_SSL_CAINFO",
+    "HOME",
+    "LANG",
+    "LOGNAME",
+    "NODE_EXTRA_CA_CERTS",
+    "NPM_CONFIG_CAFILE",
+    "OMP_NUM_THREADS",
+    "PATH",
+    "PIP_CERT",
+    "PWD",
+    "REQUESTS_CA_BUNDLE",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "USER",
+];
+
 /// Why a variable may not be set inside.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -148,6 +175,12 @@ pub enum VariableError {
         /// As it was written.
         name: String,
     },
+    /// The wall or the gate sets it, so that it cannot have a secret.
+    #[error("`{name}` cannot be a secret: the sandbox sets it, or programs read a path from it")]
+    Reserved {
+        /// As it was written.
+        name: String,
+    },
     /// The gate sets it.
     #[error("`{name}` is set by the network gate")]
     Gate {
@@ -167,6 +200,9 @@ impl VariableError {
                  it in by name with `--env-secret NAME`, in Python `credentials=[NAME]`, so that the \
                  program can read it"
             }
+            VariableError::Reserved { .. } => {
+                "name the variable from which the program reads its key"
+            }
             VariableError::Gate { .. } => "remove it; list hosts in network_allowlist",
         }
     }
@@ -183,9 +219,19 @@ pub fn check_name(name: &str) -> Result<(), VariableError> {
     }
 }
 
-/// Checks the name of a variable for a secret's placeholder: it may look like a credential, but the
-/// other rules of `check_variable` apply.
+/// Checks the name of a variable for a secret or its placeholder: it may look like a credential, but
+/// the other rules of `check_variable` apply, and the sandbox must not set it itself.
 pub fn check_secret_name(name: &str) -> Result<(), VariableError> {
+    check_settable(name)?;
+    let upper = name.to_ascii_uppercase();
+    if RESERVED_VARIABLES.contains(&upper.as_str()) || upper.starts_with("STOCKADE_") {
+        return Err(VariableError::Reserved { name: name.to_owned() });
+    }
+    Ok(())
+}
+
+/// The rules for every variable inside.
+fn check_settable(name: &str) -> Result<(), VariableError> {
     check_name(name)?;
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
@@ -200,7 +246,7 @@ pub fn check_secret_name(name: &str) -> Result<(), VariableError> {
 
 /// Checks whether a policy or a caller may set a variable inside.
 pub fn check_variable(name: &str) -> Result<(), VariableError> {
-    check_secret_name(name)?;
+    check_settable(name)?;
     let upper = name.to_ascii_uppercase();
     let name = name.to_owned();
     if looks_like_a_credential(&upper) {
@@ -252,6 +298,15 @@ mod tests {
     }
 
     #[test]
+    fn secret_in_a_variable_that_the_sandbox_sets_is_refused() {
+        for name in RESERVED_VARIABLES.iter().chain(&["path", "STOCKADE_TOOLS_SOCKET"]) {
+            let error = check_secret_name(name).unwrap_err();
+            assert!(matches!(error, VariableError::Reserved { .. }), "{name}: {error}");
+        }
+        assert_eq!(check_variable("PATH"), Ok(()), "its value may be set");
+    }
+
+    #[test]
     fn every_loader_variable_is_refused() {
         let further = ["NODE_OPTIONS", "NODE_TLS_OPTIONS", "LD_BIND_NOW"];
         for name in LOADER_VARIABLES.iter().chain(&further) {
@@ -269,6 +324,7 @@ mod tests {
             CREDENTIAL_SERVICES,
             CREDENTIAL_NAMES,
             ORDINARY_NAMES,
+            RESERVED_VARIABLES,
         ];
         let is_missing = |name: &&&str| !reference.contains(&format!("`{name}`"));
         let missing: Vec<_> = tables.into_iter().flatten().filter(is_missing).collect();

@@ -94,6 +94,13 @@ mod tests {
     }
 
     #[test]
+    fn no_secret_can_take_a_variable_that_names_certificates() {
+        for (name, _) in authority_variables("/a.pem") {
+            assert!(stockade_policy::check_secret_name(&name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn variables_name_the_file_and_the_store_of_java_next_to_it() {
         let variables = authority_variables("/etc/stockade/authorities.pem");
         let of =
