@@ -156,6 +156,28 @@ impl Rules {
         }
     }
 
+    /// How a protocol would be allowed: by an entry of the policy, or by a flag if flags allow the
+    /// host.
+    fn how_to_speak(&self, host: &Host, port: u16, spoken: Spoken) -> String {
+        let flag = match self {
+            Rules::Policy(policy) => policy.flag_for(host, port),
+            Rules::Learning(..) | Rules::Closed(_) => None,
+        };
+        let shown = match host {
+            Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+            other => other.to_string(),
+        };
+        match (flag, spoken.remedy()) {
+            (None, protocol) => format!("give the entry of {host} `protocol: {protocol}`"),
+            (Some(_), "tls") => format!("pass --allow https://{shown}:{port} too"),
+            (Some(_), "http") => format!("pass --allow http://{shown}:{port} too"),
+            (Some(flag), protocol) => format!(
+                "no flag allows other protocols: in place of {flag}, pass --policy FILE with \
+                 `network_allowlist: [ {{ host: \"{host}\", ports: [{port}], protocol: {protocol} }} ]`"
+            ),
+        }
+    }
+
     /// The denial of the protocol of a connection, if it is not allowed.
     pub(crate) fn judge_speech(
         &self,
@@ -181,7 +203,7 @@ impl Rules {
                     .to_owned(),
                 target: format!("{host}:{port}"),
                 why: format!("only {} is allowed there, and {}", protocol.as_str(), spoken.words()),
-                how_to_allow: format!("give the entry of {host} `protocol: {}`", spoken.remedy()),
+                how_to_allow: self.how_to_speak(host, port, spoken),
             });
         }
         let is_readable = matches!(spoken, Spoken::Http | Spoken::Opened | Spoken::Request);
@@ -287,5 +309,29 @@ fn closed(target: String, why: &str) -> Verdict {
         basis: Basis::BuiltIn { rule: "a closed gate lets nothing pass" },
         why: why.to_owned(),
         change: "start a new sandbox".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn remedy_for_another_protocol_names_a_flag_if_a_flag_allows_the_host() {
+        let text = "network_allowlist:\n  - { host: a.test, ports: [80], protocol: tls }\n";
+        let flags = [None, Some("--allow https://a.test:80".to_owned())];
+        let by_flag = Policy::parse_flags(text, &flags, Path::new("/srv")).unwrap();
+        let by_text = Policy::parse_str("p", text, Path::new("/srv")).unwrap();
+        let remedy = |policy: &Policy, spoken| {
+            let rules = Rules::Policy(Arc::new(policy.clone()));
+            let host = Host::parse("a.test").unwrap();
+            rules.judge_speech(&host, 80, None, spoken).unwrap().how_to_allow
+        };
+        assert_eq!(remedy(&by_flag, Spoken::Http), "pass --allow http://a.test:80 too");
+        assert!(remedy(&by_flag, Spoken::Bytes).contains("in place of --allow https://a.test:80"));
+        let expected = "give the entry of a.test `protocol: http`";
+        assert_eq!(remedy(&by_text, Spoken::Http), expected);
     }
 }

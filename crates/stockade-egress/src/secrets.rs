@@ -67,7 +67,7 @@ impl SecretError {
     /// What to do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
-            SecretError::Source { .. } => "set the source of the secret, or remove it from secrets",
+            SecretError::Source { .. } => "set the source of the secret, or leave the secret out",
             SecretError::Value { .. } => {
                 "use a key of 8 to 4096 visible ASCII characters, or pass the value in with \
                  --env-secret NAME if the program may read it"

@@ -14,6 +14,8 @@ use crate::args::{FirstPolicyArgs, WorkspaceMode};
 use crate::policy;
 use crate::render::{self, Output};
 
+use text::Written;
+
 pub(crate) fn run(args: FirstPolicyArgs, output: Output) -> anyhow::Result<u8> {
     let here = std::env::current_dir().and_then(|here| here.canonicalize()).map_err(|error| {
         Problem::new(format!("cannot read the current directory: {error}"), "change to another one")
@@ -23,9 +25,9 @@ pub(crate) fn run(args: FirstPolicyArgs, output: Output) -> anyhow::Result<u8> {
     let mode = answers.workspace.unwrap_or(WorkspaceMode::Overlay);
     let file = place(&answers, mode, &here)?;
     let base = parent(&file, &here);
-    let text = text::policy(&answers, mode, &here, &base)?;
-    check(&text, &base)?;
-    policy::write(&file, &text, answers.force)?;
+    let written = text::policy(&answers, mode, &here, &base)?;
+    check(&written, &base)?;
+    policy::write(&file, &written.text, answers.force)?;
     let name = shell_word(&file);
     let command = format!("stockade run --policy {name} -- COMMAND");
     match output {
@@ -69,15 +71,22 @@ fn parent(file: &Path, here: &Path) -> PathBuf {
     parent.canonicalize().unwrap_or(parent)
 }
 
-/// Refuses answers that make no valid policy, before anything is written.
-fn check(text: &str, base: &Path) -> Result<(), Problem> {
+/// Refuses answers that make no valid policy, before anything is written. The error names the flag,
+/// or quotes the line if an answer made it.
+fn check(Written { text, flags }: &Written, base: &Path) -> Result<(), Problem> {
     let errors = match Policy::parse_str("stockade.yaml", text, base) {
         Ok(_) => return Ok(()),
         Err(errors) => errors,
     };
     let Some(first) = errors.diagnostics().first() else { return Ok(()) };
     let line = text.lines().nth(first.line.saturating_sub(1)).unwrap_or_default().trim();
-    Err(Problem::new(format!("`{line}`: {}", first.message), &*first.remedy))
+    let flag = flags.iter().find(|(number, _)| *number == first.line);
+    let behind = flag.map_or_else(|| format!("`{line}`"), |(_, flag)| flag.clone());
+    let remedy = match first.remedy.contains("`filesystem.workspace`") {
+        true => "choose what code may do with this directory with --workspace MODE",
+        false => &first.remedy,
+    };
+    Err(Problem::new(format!("{behind}: {}", first.message), remedy))
 }
 
 /// A path as one word of a shell.

@@ -40,7 +40,8 @@ impl Policy {
 
     /// This policy with the hosts that `caller` allows and blocks, its secrets, and nothing else of `caller`.
     /// This widens the policy, so `caller` must come from the same person who may choose the
-    /// policy, such as a command line; the blocklist still wins.
+    /// policy, such as a command line; the blocklist still wins. A secret of `caller` replaces one
+    /// with the same name, so a front end refuses that first.
     pub fn with_hosts_of_caller(&self, caller: &Policy) -> Policy {
         let mut with = self.clone();
         let allowed = || caller.gates.iter().flat_map(|gate| &gate.network.entries);
@@ -48,7 +49,6 @@ impl Policy {
             gate.network.entries.extend(allowed().cloned());
         }
         with.network_blocklist.extend(caller.network_blocklist.iter().cloned());
-        // The caller's own values: its secret replaces one of the policy with the same name.
         let replaced = |name: &str| caller.secrets.iter().any(|own| own.name == name);
         with.secrets.retain(|secret| !replaced(&secret.name));
         with.secrets.extend(caller.secrets.iter().cloned());
@@ -136,6 +136,13 @@ impl Policy {
         }
         let spoken = self.gates.iter().map(|gate| spoken(&gate.network, host, port));
         spoken.reduce(|held, next| held?.both(next?)).flatten()
+    }
+
+    /// The flag of the command line that first allows a host, if no entry of a policy text does.
+    pub fn flag_for(&self, host: &Host, port: u16) -> Option<&str> {
+        let entries = self.gates.iter().flat_map(|gate| open_entries(&gate.network, host, port));
+        let flags: Option<Vec<&str>> = entries.map(|entry| flag_of(&entry.basis)).collect();
+        flags?.first().copied()
     }
 
     /// Whether some gate allows only certain requests to a host, so that each request must be
@@ -380,6 +387,13 @@ fn flag_of(basis: &Basis) -> Option<&str> {
     basis.origin().filter(|origin| origin.line == 0).map(|origin| &*origin.text)
 }
 
+/// The scheme, host and port of `--allow METHODS URL`, as they were written.
+fn allowed_origin(flag: &str) -> Option<&str> {
+    let url = flag.strip_prefix("--allow ")?.split_whitespace().next_back()?;
+    let host = url.find("://")? + "://".len();
+    Some(url[host..].find('/').map_or(url, |end| &url[..host + end]))
+}
+
 fn lets_through(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> bool {
     let method_fits = entry.methods.as_ref().is_none_or(|methods| methods.contains(method));
     let path_fits =
@@ -390,10 +404,13 @@ fn lets_through(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> bool {
 fn wrong_request(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> Answer {
     let path = path.as_str();
     let method_fits = entry.methods.as_ref().is_none_or(|methods| methods.contains(method));
-    let change = if method_fits {
-        format!("add `{path}` to the paths of {}", entry.host)
-    } else {
-        format!("add {method} to the methods of {}", entry.host)
+    let change = match flag_of(&entry.basis).and_then(allowed_origin) {
+        Some(origin) => {
+            let word = format!("{method} {origin}{path}").replace('\'', r"'\''");
+            format!("pass --allow '{word}' too")
+        }
+        None if method_fits => format!("add `{path}` to the paths of {}", entry.host),
+        None => format!("add {method} to the methods of {}", entry.host),
     };
     Answer {
         allowed: false,

@@ -102,3 +102,22 @@ fn requests_are_judged_if_every_open_entry_restricts_them() {
             .judges_requests(&host("a.example.org"), 80)
     );
 }
+
+#[test]
+fn remedy_for_a_request_to_a_host_of_a_flag_is_a_flag() {
+    let text = "network_allowlist:\n  - { host: \"::1\", ports: [8080], protocol: http, \
+                methods: [\"GET\"], paths: [\"/x\"], inspect: true }\n";
+    let flags = [None, Some("--allow GET http://[::1]:8080/x".to_owned())];
+    let by_flag = Policy::parse_flags(text, &flags, Path::new("/srv/p")).unwrap();
+    let change = |policy: &Policy, method: &str, path: &str| {
+        let (method, path) = (Method::parse(method).unwrap(), UrlPath::parse(path).unwrap());
+        policy.judge_request(&host("::1"), 8080, &method, &path).change
+    };
+    let own = change(&by_flag, "POST", "/x");
+    assert_eq!(own, "pass --allow 'POST http://[::1]:8080/x' too");
+    assert_eq!(change(&by_flag, "GET", "/y"), "pass --allow 'GET http://[::1]:8080/y' too");
+    assert_eq!(change(&policy(text), "POST", "/x"), "add POST to the methods of ::1");
+    assert_eq!(by_flag.flag_for(&host("::1"), 8080), Some("--allow GET http://[::1]:8080/x"));
+    assert_eq!(by_flag.flag_for(&host("::1"), 8081), None);
+    assert_eq!(policy(text).flag_for(&host("::1"), 8080), None);
+}

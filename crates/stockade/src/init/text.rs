@@ -10,16 +10,29 @@ use crate::args::{FirstPolicyArgs, WorkspaceMode};
 use crate::run::amount::Amount;
 use crate::run::flags::quoted;
 
+/// A policy text, and the flag behind each line that one made, with the number of the line.
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) flags: Vec<(usize, String)>,
+}
+
+impl Written {
+    /// Remembers the flag behind the next line.
+    fn flag(&mut self, flag: String) {
+        self.flags.push((self.text.lines().count() + 1, flag));
+    }
+}
+
 /// The policy. `base` is the directory of its file, where its relative paths start.
 pub(super) fn policy(
     args: &FirstPolicyArgs,
     mode: WorkspaceMode,
     here: &Path,
     base: &Path,
-) -> Result<String, Problem> {
+) -> Result<Written, Problem> {
     let name = here.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy());
     let name: String = name.chars().filter(|letter| letter.is_ascii_graphic()).collect();
-    let mut text = format!(
+    let text = format!(
         "# What code in {} may use. Written by `stockade init`.\n\
          # `stockade policy schema` has every key, `stockade policy check` checks a change.\n\
          version: \"2\"\n\
@@ -27,43 +40,49 @@ pub(super) fn policy(
         quoted(&here.display().to_string()),
         quoted(&name)
     );
-    limits(&mut text, args)?;
-    files(&mut text, args, mode, here, base)?;
-    hosts(&mut text, args);
-    Ok(text)
+    let mut written = Written { text, flags: Vec::new() };
+    limits(&mut written, args)?;
+    files(&mut written, args, mode, here, base)?;
+    hosts(&mut written, args);
+    Ok(written)
 }
 
-fn limits(text: &mut String, args: &FirstPolicyArgs) -> Result<(), Problem> {
-    text.push_str("defaults:\n");
+fn limits(written: &mut Written, args: &FirstPolicyArgs) -> Result<(), Problem> {
+    written.text.push_str("defaults:\n");
     let said = [
-        (Limit::Memory, &args.memory, 1 << 20, "MiB, files written inside included"),
-        (Limit::Cpu, &args.cpus, 1, "processors"),
-        (Limit::Timeout, &args.timeout, 1, "of one program"),
+        (Limit::Memory, "--memory", &args.memory, 1 << 20, "MiB, files written inside included"),
+        (Limit::Cpu, "--cpus", &args.cpus, 1, "processors"),
+        (Limit::Timeout, "--timeout", &args.timeout, 1, "of one program"),
     ];
-    for (limit, amount, scale, comment) in said {
+    for (limit, flag, amount, scale, comment) in said {
         let spec = limit.spec();
+        if let Some(Amount { written: said, .. }) = amount {
+            written.flag(format!("{flag} {said}"));
+        }
         let value = match amount {
             Some(Amount { written, value }) if value % scale != 0 => {
-                let message = format!("{written} is not a whole number of MiB");
+                let message = format!("{flag} {written} is not a whole number of MiB");
                 return Err(Problem::new(message, format!("write {}m", value.div_ceil(scale))));
             }
             Some(Amount { value, .. }) => value / scale,
             None => spec.default.unwrap_or(spec.max),
         };
-        line(text, &format!("  {}: {}", spec.key, spec.unit.write(value)), comment);
+        line(&mut written.text, &format!("  {}: {}", spec.key, spec.unit.write(value)), comment);
     }
+    let text = &mut written.text;
     line(text, "  network_default: deny", "only the hosts of network_allowlist");
     text.push('\n');
     Ok(())
 }
 
 fn files(
-    text: &mut String,
+    written: &mut Written,
     args: &FirstPolicyArgs,
     mode: WorkspaceMode,
     here: &Path,
     base: &Path,
 ) -> Result<(), Problem> {
+    let text = &mut written.text;
     text.push_str("filesystem:\n");
     let comment = match mode {
         WorkspaceMode::Overlay => "its changes are dropped at the end; or read, write, scratch",
@@ -84,7 +103,7 @@ fn files(
     }
     for (key, said) in [("read", &args.read), ("write", &args.write)] {
         if !said.is_empty() {
-            _ = writeln!(text, "  {key}:");
+            _ = writeln!(written.text, "  {key}:");
         }
         for mount in said {
             let parts = mount.split_once(':').filter(|(host, guest)| {
@@ -96,14 +115,16 @@ fn files(
             };
             let host = if base == here { host.into() } else { here.join(host) };
             let host = quoted(&host.to_string_lossy());
-            _ = writeln!(text, "    - {{ host: {host}, guest: {} }}", quoted(guest));
+            written.flag(format!("--{key} {mount}"));
+            _ = writeln!(written.text, "    - {{ host: {host}, guest: {} }}", quoted(guest));
         }
     }
-    text.push('\n');
+    written.text.push('\n');
     Ok(())
 }
 
-fn hosts(text: &mut String, args: &FirstPolicyArgs) {
+fn hosts(written: &mut Written, args: &FirstPolicyArgs) {
+    let text = &mut written.text;
     if args.allow_host.is_empty() {
         text.push_str("network_allowlist: []\n");
         text.push_str("#  - api.example.org         # ports 80 and 443\n");
@@ -112,7 +133,8 @@ fn hosts(text: &mut String, args: &FirstPolicyArgs) {
     }
     text.push_str("network_allowlist:\n");
     for host in &args.allow_host {
-        _ = writeln!(text, "  - {}", quoted(host));
+        written.flag(format!("--allow-host {host}"));
+        _ = writeln!(written.text, "  - {}", quoted(host));
     }
 }
 
@@ -142,7 +164,12 @@ mod tests {
                     allow_host: vec!["api.example.org".to_owned()],
                     ..Default::default()
                 };
-                let text = policy(&args, mode, here, base).unwrap();
+                let Written { text, flags } = policy(&args, mode, here, base).unwrap();
+                for ((number, flag), part) in flags.iter().zip(["./data", "api.example.org"]) {
+                    let line = text.lines().nth(number - 1).unwrap();
+                    assert!(line.contains(part) && flag.contains(part), "{flag}: {line}");
+                }
+                assert_eq!(flags.len(), 2);
                 let parsed = Policy::parse_str("p", &text, base);
                 assert!(parsed.is_ok(), "{mode:?} {base:?}\n{text}\n{parsed:?}");
             }

@@ -148,6 +148,7 @@ pub(crate) fn session(
     let said = Said { variables: &args.env, files: &args.env_file, secrets: &args.env_secret };
     let Variables { mut environment, credentials } =
         variables::variables(&said, |name| std::env::var_os(name))?;
+    refuse_taken(&policy, &environment, &credentials)?;
     let user = rustix::process::getuid().as_raw();
     // A policy file decides alone what is visible.
     let is_elsewhere = provider(args).as_deref() == Some(MANAGED);
@@ -199,6 +200,27 @@ pub(crate) fn session(
         tools: Tools::new(),
     };
     Ok((session, offered))
+}
+
+/// Refuses a variable that `--secret` sets too; the engine refuses those of a policy text.
+fn refuse_taken(
+    policy: &Policy,
+    environment: &[(String, String)],
+    credentials: &[String],
+) -> Result<(), Problem> {
+    let of_flags = policy
+        .secrets
+        .iter()
+        .filter(|secret| secret.basis.origin().is_some_and(|origin| origin.line == 0));
+    for name in of_flags.map(|secret| &secret.name) {
+        if environment.iter().any(|(own, _)| own == name) {
+            let flag = if credentials.contains(name) { "--env-secret" } else { "--env" };
+            let message = format!("{flag} {name}: --secret {name} sets that variable already");
+            let remedy = "leave one of the two out; with --secret, no program inside has the value";
+            return Err(Problem::new(message, remedy));
+        }
+    }
+    Ok(())
 }
 
 /// The policy of a checkpoint.

@@ -98,3 +98,17 @@ fn invalid_answers_of_init_write_nothing() {
         assert!(!scratch.path().join("stockade.yaml").exists(), "{flags:?}");
     }
 }
+
+#[test]
+fn error_about_a_flag_of_init_names_the_flag() {
+    let scratch = Scratch::new();
+    for (words, message, remedy) in [
+        (["--cpus", "0"], "error: --cpus 0: ", "write 0.01"),
+        (["--write", "./out:/workspace"], "error: --write ./out:/workspace: ", "--workspace MODE"),
+        (["--allow-host", "*.com"], "error: --allow-host *.com: ", "*.example.com"),
+    ] {
+        let run = init(&scratch, &words);
+        assert_eq!(run.code, 125, "{words:?}: {}", run.stdout);
+        assert!(run.stderr.starts_with(message) && run.stderr.contains(remedy), "{}", run.stderr);
+    }
+}
