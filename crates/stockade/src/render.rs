@@ -161,23 +161,32 @@ pub(crate) fn usage(error: &clap::Error) -> u8 {
         return 0;
     }
     let argv = invocation::arguments();
-    let is_json = |word: &std::ffi::OsString| {
-        word == "--json" || word.to_string_lossy().starts_with("--json=")
-    };
-    let as_json = argv.iter().any(is_json);
+    // What follows `--` belongs to a program.
+    let own = || argv.iter().take_while(|word| *word != "--").map(|word| word.to_string_lossy());
+    let in_lines = own().any(|word| word == "--json-lines");
+    let as_json = own().any(|word| word == "--json" || word.starts_with("--json="));
     let output = if as_json { Output::Json } else { Output::Text };
-    if let Some(problem) = usage::problem(error, &argv) {
-        failure(output, &problem.into());
-    } else if as_json {
+    let problem = usage::problem(error, &argv).or_else(|| {
         let whole = error.render().to_string();
         let first = whole.lines().next().unwrap_or_default();
         let message = first.trim_start_matches("error: ");
-        let problem = Problem::new(message, "see `stockade --help` and the command's own --help");
-        failure(Output::Json, &problem.into());
-    } else {
-        let _ = error.print();
+        let remedy = "see `stockade --help` and the command's own --help";
+        (as_json || in_lines).then(|| Problem::new(message, remedy))
+    });
+    match problem {
+        Some(problem) if in_lines && !as_json => {
+            // A closed stream leaves only the exit code.
+            let _ = error_line(&problem.message, Some(&problem.remedy));
+        }
+        Some(problem) => failure(output, &problem.into()),
+        None => _ = error.print(),
     }
     ERROR
+}
+
+/// The last of the JSON lines of a run that failed.
+pub(crate) fn error_line(message: &str, remedy: Option<&str>) -> anyhow::Result<()> {
+    json_line(&json!({ "event": "error", "message": message, "remedy": remedy }))
 }
 
 /// The text with every character escaped that moves, hides or reorders text on a terminal.

@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::Problem;
 use crate::run::amount::AmountError;
-use crate::shell::shell_word;
+use crate::shell::{shell_word, shown_words};
 
 /// Options of other tools that run programs in containers, and what has their place here.
 const HABITS: [(&str, &str); 12] = [
@@ -32,6 +32,12 @@ pub(super) fn problem(error: &clap::Error, argv: &[OsString]) -> Option<Problem>
     let is_run = argv.get(1).is_some_and(|word| word == "run");
     match error.kind() {
         ErrorKind::UnknownArgument if is_run => unknown_option(error),
+        // The argument may be the value, so it is not repeated.
+        ErrorKind::UnknownArgument if argv.get(1).is_some_and(|word| word == "secret") => {
+            let message = "`stockade secret set` takes a session and a name, and no value";
+            let remedy = "pass the value on standard input, or with --from env:NAME or file:PATH";
+            Some(Problem::new(message, remedy))
+        }
         ErrorKind::InvalidSubcommand => unknown_command(error, argv),
         _ => amount(error),
     }
@@ -55,7 +61,7 @@ fn unknown_option(error: &clap::Error) -> Option<Problem> {
 fn unknown_command(error: &clap::Error, argv: &[OsString]) -> Option<Problem> {
     let word = text(error, ContextKind::InvalidSubcommand)?;
     let rest = argv.iter().skip_while(|other| *other != word).skip(1);
-    let rest: Vec<String> = rest.map(|word| shell_word(&word.to_string_lossy())).collect();
+    let rest = shown_words(rest.map(|word| word.to_string_lossy().into_owned()));
     let is_script = word.contains(['.', '/']) || Path::new(word).is_file();
     // `stockade ruin` is rather a mistyped command than a program.
     if !is_script && error.get(ContextKind::SuggestedSubcommand).is_some() {
@@ -98,6 +104,15 @@ mod tests {
     fn refused(words: &[&str]) -> Option<Problem> {
         let argv: Vec<OsString> = ["stockade"].iter().chain(words).map(Into::into).collect();
         problem(&Cli::try_parse_from(&argv).err().unwrap(), &argv)
+    }
+
+    #[test]
+    fn value_on_the_command_line_of_secret_set_is_not_repeated() {
+        for words in [&["secret", "set", "s", "KEY", "sk-live"][..], &["secret", "set", "-sk-live"]]
+        {
+            let problem = refused(words).unwrap();
+            assert!(!format!("{problem} {}", problem.remedy).contains("sk-live"), "{problem}");
+        }
     }
 
     #[test]

@@ -100,7 +100,27 @@ fn with_hosts(policy: Policy, flags: &PolicyFlags, here: &Path) -> Result<Policy
     }
     let mut text = Text::default();
     text.hosts(flags)?;
-    Ok(policy.with_hosts_of_caller(&text.parse(here)?))
+    let said = text.parse(here)?;
+    refuse_second_secrets(&policy, &said)?;
+    Ok(policy.with_hosts_of_caller(&said))
+}
+
+/// Refuses a secret of the flags that the policy defines too, or whose variable it sets: one of the
+/// two would be lost without a word.
+fn refuse_second_secrets(policy: &Policy, said: &Policy) -> Result<(), Problem> {
+    for name in said.secrets.iter().map(|secret| &secret.name) {
+        if policy.secrets.iter().any(|secret| secret.name == *name) {
+            let message = format!("--secret {name}: the secret `{name}` is defined twice");
+            let remedy = "leave the flag out, or remove the secret from the policy file";
+            return Err(Problem::new(message, remedy));
+        }
+        if policy.environment.iter().any(|variable| variable.name == *name) {
+            let message = format!("--secret {name}: the policy sets `{name}` in `environment`");
+            let remedy = "leave the flag out, or remove the variable from the policy file";
+            return Err(Problem::new(message, remedy));
+        }
+    }
+    Ok(())
 }
 
 /// The limits given as flags, in policy units, each with its flag as written.

@@ -1,5 +1,7 @@
 //! `--allow` and `--secret`: requests and secrets in one word, as entries of a policy.
 
+use stockade_policy::check_name;
+
 use crate::Problem;
 
 use super::flags::quoted;
@@ -74,7 +76,9 @@ impl Requests<'_> {
 pub(super) fn secret(said: &str) -> Result<String, Problem> {
     let parts = said.split_once('=').and_then(|(name, rest)| {
         let (source, hosts) = rest.rsplit_once('@')?;
-        Some((name, source, hosts))
+        // A value can have `=` too; then the name and an empty source are its parts.
+        let is_named = check_name(name).is_ok() && !source.trim_matches('=').is_empty();
+        is_named.then_some((name, source, hosts))
     });
     let Some((name, source, hosts)) = parts else {
         // What was written may be a value, so it is not repeated.
@@ -135,7 +139,9 @@ mod tests {
         let expected = "{ name: \"KEY\", from: \"file:/a@b/key\", \
                         hosts: [\"api.example.org\", \"b.test\"] }";
         assert_eq!(entry, expected);
-        let problem = secret("sk-a-value").unwrap_err();
-        assert!(!problem.message.contains("sk-a-value"), "{problem}");
+        for said in ["sk-value", "sk-value==@h.test", "sk-value=x@h.test", "skvalue=@h.test"] {
+            let problem = secret(said).unwrap_err();
+            assert!(!problem.message.contains("value"), "{problem}");
+        }
     }
 }

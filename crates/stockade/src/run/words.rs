@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::shell::shell_word;
+use crate::shell::{shell_word, shown_words};
 
 use crate::Problem;
 
@@ -18,8 +18,8 @@ pub(super) fn refuse_program(
     if script.contains('/') || Path::new(script).exists() || !is_program {
         return Ok(());
     }
-    let options = options.iter().map(|word| word.to_string_lossy());
-    let mut words: Vec<String> = options.map(|word| shell_word(&word)).collect();
+    let options = options.iter().map(|word| word.to_string_lossy().into_owned());
+    let mut words = shown_words(options);
     words.push("--".to_owned());
     words.push(shell_word(script));
     words.extend(arguments.iter().map(|word| shell_word(word)));

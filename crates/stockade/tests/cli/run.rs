@@ -110,6 +110,116 @@ fn flag_with_a_policy_only_tightens_it() {
     with("--env", "LANG=de", "the policy sets the variable `LANG` itself", "leave it out");
 }
 
+/// A value that a shell puts in place of a secret's source, and what must not be printed of it.
+const VALUE: &str = "sk-live-Zq8wE3rT5y";
+const PART: &str = "Zq8";
+
+#[test]
+fn value_in_place_of_a_secrets_source_is_in_no_output() {
+    let scratch = Scratch::new();
+    let said = format!("KEY={VALUE}@api.example.org");
+    let joined = format!("--secret={said}");
+    let text = format!("secrets:\n  - {{ name: KEY, from: \"{VALUE}\", hosts: [ a.test ] }}\n");
+    let policy = scratch.file("p.yaml", &text);
+    let lines = ["run", "--json-lines", "--secret", &said, "--", "true"];
+    for words in [
+        &["run", "--secret", &said, "--", "true"][..],
+        &["run", "--json", "--secret", &said, "--", "true"],
+        &lines,
+        &["run", "--secret", &said, "ls"],
+        &["run", &joined, "ls"],
+        &["ls", &joined],
+        &["run", "--secret", VALUE, "--", "true"],
+        &["run", "--policy", &policy, "--", "true"],
+        &["policy", "check", &policy],
+        &["policy", "check", "--json", &policy],
+        &["policy", "show", &policy],
+        &["policy", "show", "--json", &policy],
+        &["secret", "set", "session", "KEY", "--from", VALUE],
+        &["secret", "set", "session", "KEY", VALUE],
+        &["secret", "set", "KEY", VALUE],
+    ] {
+        let run = stockade(words);
+        assert_eq!(run.code, 125, "{words:?}: {} {}", run.stdout, run.stderr);
+        for output in [&run.stdout, &run.stderr] {
+            assert!(!output.contains(PART), "{words:?}: {output}");
+        }
+    }
+    let run = stockade(&["run", "--secret", &said, "--", "true"]);
+    assert!(run.stderr.contains("--secret KEY: `…` does not name the source"), "{}", run.stderr);
+    let run = stockade(&["policy", "check", &policy]);
+    assert!(run.stderr.contains("from: \"…\", hosts: [ a.test ]"), "{}", run.stderr);
+}
+
+#[test]
+fn secret_that_the_policy_defines_too_is_refused() {
+    let scratch = Scratch::new();
+    let secret = "secrets: [ { name: KEY, from: \"env:KEY\", hosts: [ a.test ] } ]\n";
+    let variable = "environment: { LEVEL: debug }\n";
+    let policy = scratch.file("p.yaml", &format!("{secret}{variable}"));
+    let with = |said: &str, message: &str, remedy: &str| {
+        refused(&["--policy", &policy, "--secret", said, "--", "true"], message, remedy);
+    };
+    with("KEY=env:OTHER@b.test", "the secret `KEY` is defined twice", "leave the flag out");
+    with("LEVEL=env:OTHER@b.test", "the policy sets `LEVEL`", "leave the flag out");
+}
+
+#[test]
+fn secret_in_a_variable_of_the_sandbox_is_refused() {
+    for name in ["PATH", "HOME", "SSL_CERT_FILE"] {
+        let said = format!("{name}=env:KEY@a.test");
+        let message = format!("`{name}` cannot be a secret: the sandbox sets it");
+        refused(&["--secret", &said, "--", "true"], &message, "from which the program reads");
+    }
+}
+
+#[test]
+fn usage_error_of_json_lines_is_a_line_on_standard_output() {
+    for (words, message) in [
+        (&["--memory", "1"][..], "--memory 1: a size"),
+        (&["--timeout", "5"], "--timeout 5: "),
+        (&["--bogus"], "has no option --bogus"),
+        (&["--learn"], "--learn"),
+    ] {
+        let mut all = vec!["run", "--json-lines"];
+        all.extend(words);
+        all.extend(["--", "true"]);
+        let run = stockade(&all);
+        assert_eq!((run.code, run.stderr.as_str()), (125, ""), "{words:?}");
+        assert_eq!(run.stdout.lines().count(), 1, "{words:?}: {}", run.stdout);
+        let line = run.json();
+        assert_eq!(line["event"], "error", "{words:?}: {line}");
+        assert!(line["message"].as_str().unwrap().contains(message), "{words:?}: {line}");
+        assert!(line["remedy"].is_string(), "{words:?}: {line}");
+    }
+    // The option of a program is not one of Stockade.
+    let run = stockade(&["run", "--bogus", "--", "true", "--json-lines"]);
+    assert_eq!((run.code, run.stdout.as_str()), (125, ""));
+}
+
+#[test]
+fn remedy_for_flags_names_flags() {
+    let said = "SURELY_UNSET=env:SURELY_UNSET@a.test";
+    let run = stockade(&["run", "--secret", said, "--", "true"]);
+    assert!(run.stderr.contains("or leave the secret out"), "{}", run.stderr);
+    let scratch = Scratch::new();
+    let file = scratch.file("env", "KEY=value\n");
+    refused(
+        &[
+            "--secret",
+            "KEY=env:PATH@a.test",
+            "--env-file",
+            &file,
+            "--env-secret",
+            "KEY",
+            "--",
+            "true",
+        ],
+        "--env-secret KEY: --secret KEY sets that variable already",
+        "leave one of the two out",
+    );
+}
+
 #[test]
 fn denied_program_ends_the_run_before_any_wall_is_built() {
     let scratch = Scratch::new();
