@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use crate::record::{self, OfExecution, Opened, Record, RunningNow};
 use crate::services::Services;
 use crate::session::{ExecutionRequest, Session, entry};
-use crate::stopping::{Asked, Stopping};
+use crate::stopping::{Asked, Cancel, Stopping};
 use crate::{
     Kept, Outcome, RunError, RunReport, RunRequest, SessionRequest, Streams, choose, environment,
     gate,
@@ -53,40 +53,40 @@ impl Engine {
     }
 
     /// Runs one program in a sandbox of its own: opens a session, executes, and ends it. When
-    /// `cancel` resolves, everything inside is killed.
-    pub async fn run(
+    /// `cancel` resolves, everything inside is killed, after the grace of the policy.
+    pub async fn run<'c>(
         &self,
         request: RunRequest,
         streams: Streams,
-        cancel: impl Future<Output = ()> + Send,
+        cancel: impl Into<Cancel<'c>> + Send,
     ) -> Result<RunReport, RunError> {
         Ok(self.run_once(request, streams, cancel, None).await?.0)
     }
 
     /// The same, and keeps what the program wrote as a checkpoint before the sandbox ends. A
     /// program that never ran leaves none.
-    pub async fn run_and_keep(
+    pub async fn run_and_keep<'c>(
         &self,
         request: RunRequest,
         streams: Streams,
-        cancel: impl Future<Output = ()> + Send,
+        cancel: impl Into<Cancel<'c>> + Send,
         store: &Store,
         kept: Kept,
     ) -> Result<(RunReport, Option<Checkpoint>), RunError> {
         self.run_once(request, streams, cancel, Some((store, kept))).await
     }
 
-    async fn run_once(
+    async fn run_once<'c>(
         &self,
         request: RunRequest,
         streams: Streams,
-        cancel: impl Future<Output = ()> + Send,
+        cancel: impl Into<Cancel<'c>> + Send,
         keep: Option<(&Store, Kept)>,
     ) -> Result<(RunReport, Option<Checkpoint>), RunError> {
         let RunRequest { session, program, working_directory } = request;
         let asked = Instant::now();
         let record = Record::of(session.recorder.clone());
-        let mut cancel = pin!(Stopping::new(cancel, &record));
+        let mut cancel = pin!(Stopping::new(cancel.into(), &record));
         let started = AtomicBool::new(false);
         let mut checkpoint = None;
         let result = async {
@@ -134,7 +134,7 @@ impl Engine {
         cancel: impl Future<Output = ()> + Send,
     ) -> Result<Option<Session>, RunError> {
         let record = Record::of(request.recorder.clone());
-        let cancel = pin!(Stopping::new(cancel, &record));
+        let cancel = pin!(Stopping::new(cancel.into(), &record));
         let result = async {
             record.begin(&opened(&request, None))?;
             self.build(request, entry, None, cancel).await

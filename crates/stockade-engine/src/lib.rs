@@ -51,6 +51,7 @@ pub use stockade_egress::{Learned, SecretError};
 pub use stockade_tools::{
     Tool, ToolFailure, Tools, ToolsError, ToolsFile, ToolsFileError, TrustedPaths, schemars,
 };
+pub use stopping::Cancel;
 
 /// Compiles the code examples of the page about tools.
 #[cfg(doctest)]

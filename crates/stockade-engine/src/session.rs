@@ -142,7 +142,7 @@ impl Session {
         let variables = environment::names(&request.environment);
         self.record.execution_started(execution, &self.plan, Some(command), variables)?;
         // A program whose record cannot be written is stopped.
-        let mut stop = pin!(Stopping::new(cancel, &self.record));
+        let mut stop = pin!(Stopping::new(cancel.into(), &self.record));
         let before = self.services.limits_hit();
         let result = async {
             let (sandbox, running) = {

@@ -175,7 +175,7 @@ pub(crate) async fn wait(
                 biased;
                 _ = &mut end => break true,
                 () = &mut grace => break false,
-                // After the caller cancelled, only a record that cannot be written asks again.
+                // The caller asks a second time, or the record cannot be written.
                 _ = &mut cancel => break false,
                 () = &mut deadline, if !is_timed_out => break false,
                 () = &mut lifetime => break false,

@@ -24,13 +24,12 @@ mod words;
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::json;
 use stockade_backends::HostProcess;
-use stockade_engine::{Engine, Kept, RunError, RunReport, RunRequest, Streams};
+use stockade_engine::{Cancel, Engine, Kept, RunError, RunReport, RunRequest, Streams};
 use stockade_policy::Policy;
 use stockade_store::Store;
 use tokio::runtime::Builder;
@@ -81,19 +80,19 @@ fn in_lines(args: &RunArgs, output: Output) -> anyhow::Result<u8> {
     let denials = Denials::start();
     let ended = perform(args, Output::Json, Some(&denials));
     denials.end();
-    let (event, mut fields, code) = match ended {
+    let (mut fields, code) = match ended {
         Ok(Ended { report, hints, .. }) => {
             let view = serde_json::to_value(RunView { report: &report, hints: &hints })?;
-            ("end", view, report.outcome.cli_code())
+            (view, report.outcome.cli_code())
         }
         Err(error) => {
             let problem = error.downcast_ref::<Problem>();
             let remedy = problem.map(|problem| problem.remedy.as_str());
-            let fields = json!({ "message": format!("{error:#}"), "remedy": remedy });
-            ("error", fields, ERROR)
+            render::error_line(&format!("{error:#}"), remedy)?;
+            return Ok(ERROR);
         }
     };
-    let mut line = json!({ "event": event });
+    let mut line = json!({ "event": "end" });
     for (name, value) in fields.as_object_mut().into_iter().flatten() {
         // The output was printed while the program ran.
         if name != "stdout" && name != "stderr" {
@@ -225,7 +224,7 @@ fn execute(
     let runtime = Builder::new_current_thread().enable_all().build().map_err(cannot)?;
     let interrupts = Interrupts::wanted();
     let result: Result<Result<RunReport, RunError>, Problem> = runtime.block_on(async {
-        let mut interrupted = pin!(interrupts.come().map_err(cannot)?);
+        let mut interrupted = Box::pin(interrupts.come().map_err(cannot)?);
         let tools = tokio::select! {
             biased;
             () = &mut interrupted => None,
@@ -236,12 +235,20 @@ fn execute(
             return Err(Problem::new(message, "run it again"));
         };
         request.session.tools = tools.clone();
-        // During the grace of a cancelled program, a second signal ends this process; the wall
-        // then kills everything inside.
-        let cancelled = async {
-            interrupted.await;
-            interrupts.release();
-        };
+        // During the grace of a cancelled program, a second signal ends the grace. A third ends
+        // this process; the wall then kills everything inside.
+        let (sender, mut asked) = tokio::sync::mpsc::unbounded_channel();
+        let released = interrupts.clone();
+        tokio::spawn(async move {
+            for _ in 0..2 {
+                interrupted.as_mut().await;
+                let _ = sender.send(());
+            }
+            released.release();
+            // An open channel has nothing more to say; a closed one would ask again and again.
+            std::future::pending::<()>().await;
+        });
+        let cancelled = Cancel::repeated(move |context| asked.poll_recv(context).map(|_| ()));
         let result = match keep {
             None => engine.run(request, streams, cancelled).await,
             Some((store, kept)) => {

@@ -81,7 +81,7 @@ impl Session {
         let words = ["context".to_owned(), name.as_str().to_owned()];
         let command = Command::of(&words, Some(code));
         self.record.execution_started(execution, &self.plan, Some(command), variables)?;
-        let mut stop = pin!(Stopping::new(cancel, &self.record));
+        let mut stop = pin!(Stopping::new(cancel.into(), &self.record));
         self.running.add(execution);
         let before = self.services.limits_hit();
         let result = async {

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The signals that cancel a run. A signal that was ignored at startup stays ignored, as `nohup`
 /// and shells with background jobs expect.
+#[derive(Clone)]
 pub(crate) struct Interrupts(Vec<Signal>);
 
 impl Interrupts {
@@ -20,7 +21,7 @@ impl Interrupts {
         Interrupts(wanted)
     }
 
-    /// Resolves when one of them arrives.
+    /// Resolves when one of them arrives; awaited again, when the next one does.
     pub(crate) fn come(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         let listen = |wanted: &Signal| signal(SignalKind::from_raw(wanted.as_raw()));
         let mut signals: Vec<_> = self.0.iter().map(listen).collect::<io::Result<_>>()?;

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use stockade_testing::Scratch;
 
-use crate::support::{Conversation, binary, report, walls_can_be_built};
+use crate::support::{Conversation, binary, finish, report, walls_can_be_built, within};
 
 /// Says goodbye on SIGTERM.
 const POLITE: &str = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done";
@@ -84,8 +84,46 @@ fn second_interrupt_ends_the_run_during_the_grace() {
     let mut run = start(&policy, DEAF);
     kill_process(Pid::from_child(&run.0), Signal::INT).unwrap();
     assert_eq!(run.hear(), "heard");
-    let (_, _, elapsed) = interrupt(&mut run);
+    let (code, _, elapsed) = interrupt(&mut run);
+    assert_eq!(code, Some(130));
     assert!(elapsed < Duration::from_secs(30), "it waits for the grace: {elapsed:?}");
+}
+
+#[test]
+fn second_interrupt_keeps_the_outcome_and_completes_the_record() {
+    if !walls_can_be_built() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let heard = scratch.path().join("shown");
+    std::fs::create_dir(&heard).unwrap();
+    let text = format!(
+        "limits: {{ cancel_grace_seconds: 60 }}\n\
+         filesystem: {{ workspace: {{ host: {}, mode: write }} }}\n",
+        heard.display()
+    );
+    let policy = scratch.file("policy.yaml", &text);
+    let records = scratch.path().join("records");
+    // Output arrives with the report, so files tell what the program has done.
+    let script = "trap 'touch heard' TERM; touch ready; while :; do sleep 0.05; done";
+    let mut stockade = Command::new("env");
+    stockade.arg("--default-signal").arg(binary()).args(["run", "--json=short", "--record"]);
+    stockade.arg(&records).args(["--policy", &policy, "--", "sh", "-c", script]);
+    let mut run = Conversation::start(stockade);
+    for name in ["ready", "heard"] {
+        assert!(within(Duration::from_secs(30), || heard.join(name).exists()), "{name}");
+        if name == "ready" {
+            kill_process(Pid::from_child(&run.0), Signal::INT).unwrap();
+        }
+    }
+    let (code, rest, elapsed) = interrupt(&mut run);
+    assert!(elapsed < Duration::from_secs(30), "it waits for the grace: {elapsed:?}");
+    assert_eq!(code, Some(130));
+    let report: serde_json::Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(report["outcome"], "cancelled", "{report}");
+    let mut list = Command::new(binary());
+    list.args(["audit", "ls", "--json", "--record"]).arg(&records);
+    assert_eq!(finish(list).json()[0]["state"], "cancelled");
 }
 
 #[test]
