@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use crate::args::{SandboxArgs, Target};
 use crate::image::when;
+use crate::shell::shell_word;
 use crate::{Problem, render};
 
 use super::request::{CONTAINERS, containers, provider};
@@ -171,7 +172,9 @@ pub(crate) fn own_program(
 pub(crate) fn no_program(args: &SandboxArgs) -> Problem {
     let image = args.image.as_deref().unwrap_or_default();
     let message = format!("the image {image} has neither ENTRYPOINT nor CMD");
-    Problem::new(message, format!("name a program: `stockade run --image {image} -- ls -l`"))
+    let wall = args.provider.as_deref().map(|wall| format!("--provider {wall} "));
+    let words = format!("{}--image {}", wall.unwrap_or_default(), shell_word(image));
+    Problem::new(message, format!("name a program: `stockade run {words} -- ls -l`"))
 }
 
 /// The store of this user.

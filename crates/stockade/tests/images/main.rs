@@ -304,6 +304,10 @@ fn mistakes_are_named_with_a_remedy() {
         assert_eq!(run.code, 125, "{run:?}");
         assert!(run.stderr.contains(message), "{words:?}: {run:?}");
     }
+    // The remedy works when it is pasted.
+    let run = finish(place.command(&["run", "--provider", "native", "--image", "test:1"]));
+    let remedy = "`stockade run --provider native --image test:1 -- ls -l`";
+    assert!(run.stderr.contains(remedy), "{run:?}");
     let run = place.image(&["import", "/nonexistent.tar"]);
     assert!(run.code == 125 && run.stderr.contains("/nonexistent.tar"), "{run:?}");
 }
