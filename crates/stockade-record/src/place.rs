@@ -85,6 +85,10 @@ impl PlaceError {
             }
             PlaceError::NoDirectory { .. } => format!("remove it, or {elsewhere}"),
             PlaceError::NotOurs { .. } => elsewhere.to_owned(),
+            // Closing a directory that others use would break the host.
+            PlaceError::OpenToOthers { path, mode } if mode & STICKY != 0 || is_shared(path) => {
+                elsewhere.to_owned()
+            }
             PlaceError::OpenToOthers { path, .. } => {
                 format!("close it with `chmod 700 {}`, or {elsewhere}", path.display())
             }
@@ -111,6 +115,21 @@ impl PlaceError {
                 | Kind::ReadOnlyFilesystem
         )
     }
+}
+
+/// The mode bit of directories such as `/tmp`, in which every user has files.
+const STICKY: u32 = 0o1000;
+
+/// Whether a directory is part of the system, or one in which users keep everything.
+fn is_shared(path: &Path) -> bool {
+    const SYSTEM: [&str; 12] = [
+        "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/run", "/sbin",
+        "/sys", "/usr",
+    ];
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_))).count();
+    let is_early =
+        names < 2 || (names == 2 && ["/home", "/var"].iter().any(|it| path.starts_with(it)));
+    is_early || SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
 impl RecordDirectory {
@@ -187,6 +206,26 @@ mod tests {
         assert_eq!(paths(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]), state);
         assert_eq!(paths(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")]), home);
         assert_eq!(paths(&[("HOME", "")]), [passing]);
+    }
+
+    #[test]
+    fn no_remedy_closes_a_directory_that_others_use() {
+        let remedy =
+            |path: &str, mode| PlaceError::OpenToOthers { path: path.into(), mode }.remedy();
+        let own = remedy("/srv/agents/records", 0o755);
+        assert!(own.starts_with("close it with `chmod 700 /srv/agents/records`"), "{own}");
+        for (path, mode) in [
+            ("/tmp", 0o1777),
+            ("/srv/agents/drop", 0o1777),
+            ("/", 0o755),
+            ("/srv", 0o755),
+            ("/home/ada", 0o755),
+            ("/var/log", 0o755),
+            ("/etc/stockade", 0o755),
+            ("/usr/share/x", 0o755),
+        ] {
+            assert_eq!(remedy(path, mode), "name another directory with --record DIR", "{path}");
+        }
     }
 
     #[test]
