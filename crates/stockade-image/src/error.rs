@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use stockade_archive::ArchiveError;
 
+use crate::tree::MOST_DEPTH;
+
 /// Why an image cannot be imported, found or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,7 +20,7 @@ pub enum ImageError {
         refusal: Refusal,
     },
     /// An entry of the archive or of a layer cannot be read or unpacked.
-    #[error("the image is refused at {part}: {source}")]
+    #[error("the image is refused at {part}")]
     Archive {
         /// The archive or the layer.
         part: String,
@@ -103,6 +105,9 @@ impl ImageError {
             ImageError::Refused { refusal: Refusal::TooLarge, .. } => {
                 "raise --max-size, if you trust the image".to_owned()
             }
+            ImageError::Refused { refusal: Refusal::TooDeep | Refusal::LongName, .. } => {
+                "build the image without it: no option raises this limit".to_owned()
+            }
             ImageError::Refused { refusal: Refusal::Several, .. } => {
                 "save one image alone: `docker save -o FILE.tar NAME`".to_owned()
             }
@@ -161,8 +166,14 @@ pub enum Refusal {
         reason: String,
     },
     /// A document is too large, or there are too many layers.
-    #[error("it has more bytes, entries, layers or levels than allowed")]
+    #[error("it has more bytes, entries or layers than allowed")]
     TooLarge,
+    /// A path has too many directories above each other.
+    #[error("its path has more than {} levels", MOST_DEPTH)]
+    TooDeep,
+    /// A name is longer than file systems accept.
+    #[error("its name is longer than 255 bytes")]
+    LongName,
     /// The archive gives the image too many names.
     #[error("the archive has more than 64 names")]
     Names,

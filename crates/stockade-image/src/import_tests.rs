@@ -328,7 +328,31 @@ fn bombs_are_stopped_by_bytes_entries_and_depth() {
             .link(&format!("l{}", number + 1), &format!("{from}{name}"));
     }
     let result = place.layers(vec![deep]);
-    assert_eq!(refusal(&place, result), Refusal::TooLarge);
+    assert_eq!(refusal(&place, result), Refusal::TooDeep);
+}
+
+#[test]
+fn remedy_for_a_deep_path_or_a_long_name_is_not_a_larger_size() {
+    let place = place();
+    for (name, expected) in
+        [("d/".repeat(200) + "f", Refusal::TooDeep), ("n".repeat(300), Refusal::LongName)]
+    {
+        let long = Layer::default().entry("long", EntryType::GNULongName, "", name.as_bytes());
+        let result = place.layers(vec![long.file("f", "")]);
+        let error = result.as_ref().err().unwrap();
+        assert!(!error.remedy().contains("--max-size"), "{}", error.remedy());
+        assert_eq!(refusal(&place, result), expected);
+    }
+}
+
+#[test]
+fn error_for_a_bad_name_has_its_reason_once() {
+    let place = place();
+    let bad = Layer::default().entry("long", EntryType::GNULongName, "", b"../x");
+    let error = place.layers(vec![bad.file("f", "")]).err().unwrap();
+    let source = std::error::Error::source(&error).unwrap();
+    let whole = format!("{error}: {source}");
+    assert_eq!(whole.matches("absolute, empty, or has `..`").count(), 1, "{whole}");
 }
 
 #[test]
@@ -356,8 +380,8 @@ fn archive_that_changes_after_its_check_is_stopped_by_what_the_check_counted() {
         let root = File::open(folder.path()).unwrap();
         let done = &mut Unpacked::default();
         let result = layer::unpack(&parcel, layer, &checked, root.as_fd(), done);
-        let is_expected =
-            matches!(&result, Err(ImageError::Refused { refusal: Refusal::TooLarge, .. }));
+        let is_expected = matches!(&result, Err(ImageError::Refused { refusal, .. })
+                if [Refusal::TooLarge, Refusal::TooDeep].contains(refusal));
         assert!(is_expected, "{result:?}");
         assert!(!folder.path().join("d").exists(), "too deep to be removed again");
         fs::write(&path, &archive).unwrap();

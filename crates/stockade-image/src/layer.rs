@@ -251,16 +251,26 @@ fn in_layer(part: &str) -> impl Fn(ArchiveError) -> ImageError {
     }
 }
 
+/// The longest name that file systems of Linux accept, in bytes.
+const MOST_NAME: usize = 255;
+
+/// The error for a tree that links make too deep; no call made here returns it.
+const TOO_DEEP: Errno = Errno::OVERFLOW;
+
 /// The parts of the name of an entry.
 fn path_of<'e>(part: &str, entry: &'e ArchiveEntry) -> Result<Vec<&'e [u8]>, ImageError> {
     let path = components(&entry.name).map_err(|refusal| ImageError::Archive {
         part: part.to_owned(),
         source: ArchiveError::Refused { name: entry.name.clone(), refusal },
     })?;
-    match path.len() <= MOST_DEPTH {
-        true => Ok(path),
-        false => Err(refused(&entry.name.escape_ascii().to_string(), Refusal::TooLarge)),
+    let wrong = |refusal| Err(refused(&entry.name.escape_ascii().to_string(), refusal));
+    if path.len() > MOST_DEPTH {
+        return wrong(Refusal::TooDeep);
     }
+    if path.iter().any(|name| name.len() > MOST_NAME) {
+        return wrong(Refusal::LongName);
+    }
+    Ok(path)
 }
 
 struct Unpacking<'u> {
@@ -369,7 +379,7 @@ impl Unpacking<'_> {
                 self.count(made)?;
                 match tree::depth(self.root, open.as_fd())? < MOST_DEPTH {
                     true => Ok(open),
-                    false => Err(Errno::NAMETOOLONG),
+                    false => Err(TOO_DEEP),
                 }
             }
         }
@@ -458,6 +468,7 @@ fn times(modified: Option<u64>) -> Timestamps {
 fn failed(name: &str, errno: Errno) -> ImageError {
     match errno {
         Errno::LOOP | Errno::NOTDIR | Errno::EXIST | Errno::XDEV => refused(name, Refusal::Path),
+        TOO_DEEP => refused(name, Refusal::TooDeep),
         Errno::NAMETOOLONG => refused(name, Refusal::TooLarge),
         errno => ImageError::File { doing: "unpack", path: name.into(), source: errno.into() },
     }
