@@ -171,8 +171,20 @@ fn settings() -> Vec<Setting> {
     SETTINGS.iter().filter(|path| !MADE.contains(path)).filter_map(|path| setting(path)).collect()
 }
 
-/// How to show a setting. Omits one that leads out of the system's directories, is not
-/// world-readable, or is too large to copy.
+/// Whether this is Debian's configuration of Java.
+fn is_of_java(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.starts_with("java-") && name.ends_with("-openjdk")
+}
+
+/// Whether this is a directory of root that no other user may write.
+fn is_of_root_alone(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0
+}
+
+/// How to show a setting. Omits a file that leads out of the system's directories, is not
+/// world-readable, or is too large to copy, and a directory of Java that another user than root owns
+/// or can write.
 fn setting(path: &str) -> Option<Setting> {
     let path = Path::new(path);
     let found = fs::symlink_metadata(path).ok()?;
@@ -183,6 +195,7 @@ fn setting(path: &str) -> Option<Setting> {
     }
     let readable = found.mode() & 0o004 != 0;
     match (found.is_dir(), found.is_file()) {
+        (true, _) if is_of_java(path) && !is_of_root_alone(&found) => None,
         (true, _) => Some(Setting::Shown(path.to_owned())),
         (_, true) if readable && found.len() <= MOST_COPIED => {
             Some(Setting::Copied(path.to_owned()))
@@ -193,6 +206,8 @@ fn setting(path: &str) -> Option<Setting> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -206,5 +221,23 @@ mod tests {
     fn newest_known_landlock_version_is_used() {
         let used = [2, 3, 7, 9, 10].map(|version| Landlock::Version(version).used());
         assert_eq!(used, [0, 3, 7, 9, 9]);
+    }
+
+    #[test]
+    fn configuration_of_java_is_shown_if_it_is_of_root_alone() {
+        assert!(SETTINGS.contains(&"/etc/java-17-openjdk"), "Java finds no TLS without it");
+        let folder = tempfile::tempdir().unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for (name, mode, is_shown) in [
+            ("java-17-openjdk", 0o755, is_root),
+            ("java-21-openjdk", 0o777, false),
+            ("fonts", 0o777, true),
+        ] {
+            let path = folder.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let expected = is_shown.then(|| Setting::Shown(path.clone()));
+            assert_eq!(setting(path.to_str().unwrap()), expected, "{name}");
+        }
     }
 }

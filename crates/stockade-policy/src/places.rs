@@ -22,7 +22,7 @@ pub const DEVICES: [&str; 11] = [
 pub const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// Files below `/etc` that programs need; generated for the sandbox, or public on every host.
-pub const SETTINGS: [&str; 12] = [
+pub const SETTINGS: [&str; 17] = [
     "/etc/passwd",
     "/etc/group",
     "/etc/hosts",
@@ -35,4 +35,10 @@ pub const SETTINGS: [&str; 12] = [
     "/etc/ssl/certs",
     "/etc/fonts",
     "/etc/protocols",
+    // Debian's Java has its configuration here, and no TLS without it.
+    "/etc/java-8-openjdk",
+    "/etc/java-11-openjdk",
+    "/etc/java-17-openjdk",
+    "/etc/java-21-openjdk",
+    "/etc/java-25-openjdk",
 ];
