@@ -4,6 +4,7 @@
 mod needles;
 mod place;
 mod placeholder;
+mod reading;
 mod screen;
 mod source;
 

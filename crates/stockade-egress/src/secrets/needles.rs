@@ -80,20 +80,9 @@ pub(super) fn of_values(
     searcher(forms)
 }
 
-/// A value as it is, in lower case as in the name of a host or of a header of HTTP/2, escaped for
-/// URLs and JSON, in hexadecimal, and as it stands inside of base64.
+/// A value as it is, in lower case as in the name of a host or of a header of HTTP/2, with blanks as
+/// in forms, in hexadecimal, and as it stands inside of base64. Escapes are read in `reading`.
 fn forms_of(value: &str) -> Vec<Zeroizing<Vec<u8>>> {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let escaped = |lower: bool, space: &str| {
-        let part = |byte: u8| match byte {
-            b' ' if !space.is_empty() => space.to_owned(),
-            byte if plain(byte) => char::from(byte).to_string(),
-            byte if lower => format!("%{byte:02x}"),
-            byte => format!("%{byte:02X}"),
-        };
-        value.bytes().map(part).collect::<String>().into_bytes()
-    };
-    let json = value.replace('\\', "\\\\").replace('"', "\\\"");
     let hex = |lower: bool| {
         let digit = |byte: u8| if lower { format!("{byte:02x}") } else { format!("{byte:02X}") };
         value.bytes().map(digit).collect::<String>().into_bytes()
@@ -101,11 +90,7 @@ fn forms_of(value: &str) -> Vec<Zeroizing<Vec<u8>>> {
     let mut forms = vec![
         value.as_bytes().to_vec(),
         value.to_ascii_lowercase().into_bytes(),
-        escaped(false, ""),
-        escaped(true, ""),
-        escaped(false, "+"),
-        json.replace('/', "\\/").into_bytes(),
-        json.into_bytes(),
+        value.replace(' ', "+").into_bytes(),
         hex(true),
         hex(false),
     ];

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::needles::Needles;
+use super::needles::{Found, Needles};
+use super::reading::search;
 use crate::http::Fields;
 
 /// What replaces each byte of a value.
@@ -58,22 +59,38 @@ impl Screen {
         let Some(needles) = self.needles.clone() else { return Ok(bytes.to_vec()) };
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
-        self.search(&needles, &mut all)?;
-        let open = needles.open_end(&all);
-        self.held = all.split_off(all.len() - open);
+        if self.redacts == Redacts::No {
+            refuse(&needles, &all)?;
+            let open = needles.open_end(&all);
+            self.held = all.split_off(all.len() - open);
+            return Ok(all);
+        }
+        let searched = search(&needles, &all);
+        // An occurrence that is held can turn out to be a part of a longer one.
+        let passing = searched.found.iter().filter(|one| one.start < searched.open_from);
+        passing.for_each(|one| self.redact(&mut all, one));
+        self.held = all.split_off(searched.open_from);
         Ok(all)
     }
 
     /// The bytes that were held, at the end of the stream.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+        let mut rest = std::mem::take(&mut self.held);
+        if let (Some(needles), Redacts::Yes) = (self.needles.clone(), self.redacts) {
+            search(&needles, &rest).found.iter().for_each(|one| self.redact(&mut rest, one));
+        }
+        rest
     }
 
     /// Bytes that are whole.
     pub(crate) fn whole(&mut self, text: &mut [u8]) -> Result<(), Misplaced> {
-        match self.needles.clone() {
-            Some(needles) => self.search(&needles, text),
-            None => Ok(()),
+        match (self.needles.clone(), self.redacts) {
+            (Some(needles), Redacts::No) => refuse(&needles, text),
+            (Some(needles), Redacts::Yes) => {
+                search(&needles, text).found.iter().for_each(|one| self.redact(text, one));
+                Ok(())
+            }
+            (None, _) => Ok(()),
         }
     }
 
@@ -94,15 +111,14 @@ impl Screen {
         Ok(())
     }
 
-    fn search(&mut self, needles: &Needles, bytes: &mut [u8]) -> Result<(), Misplaced> {
-        if self.redacts == Redacts::No {
-            return needles.first_in(bytes).map_or(Ok(()), |owner| Err(Misplaced(owner)));
-        }
-        let found: Vec<_> = needles.all_in(bytes).collect();
-        for one in found {
-            bytes[one.start..one.end].fill(REDACTED);
-            self.echoed.insert(one.owner);
-        }
-        Ok(())
+    fn redact(&mut self, bytes: &mut [u8], found: &Found) {
+        // Line ends stay: they end the lines of a trailer.
+        let within = bytes[found.start..found.end].iter_mut();
+        within.filter(|byte| !matches!(byte, b'\r' | b'\n')).for_each(|byte| *byte = REDACTED);
+        self.echoed.insert(found.owner);
     }
+}
+
+fn refuse(needles: &Needles, bytes: &[u8]) -> Result<(), Misplaced> {
+    needles.first_in(bytes).map_or(Ok(()), |owner| Err(Misplaced(owner)))
 }
