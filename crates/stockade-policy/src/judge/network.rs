@@ -154,6 +154,14 @@ impl Policy {
         })
     }
 
+    /// Whether an entry for a host names more than ports: methods, paths or a protocol.
+    pub fn has_conditions(&self, host: &Host) -> bool {
+        self.gates.iter().any(|gate| {
+            let mut deciding = deciding_entries(&gate.network, host).into_iter();
+            deciding.any(|entry| entry.inspects_requests() || entry.protocol != Protocol::Web)
+        })
+    }
+
     /// Whether the gate reads the requests to a host, and so ends TLS: an entry asks for it, or a
     /// secret is sent there.
     pub fn reads_requests(&self, host: &Host, port: u16) -> bool {
@@ -290,7 +298,7 @@ fn ask(gate: &NetworkGate, question: &Question<'_>) -> Answer {
         ([entry, ..], None) => allowed(entry),
         (open, Some((method, path))) => {
             let passing = open.iter().find(|entry| lets_through(entry, method, path));
-            passing.map_or_else(|| wrong_request(open[0], method, path), |entry| allowed(entry))
+            passing.map_or_else(|| wrong_request(open, method, path), |entry| allowed(entry))
         }
     }
 }
@@ -401,7 +409,16 @@ fn lets_through(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> bool {
     method_fits && path_fits
 }
 
-fn wrong_request(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> Answer {
+/// The refusal of a request that no entry for its host lets through. The entry that comes closest is
+/// the basis: one that names the path, but not the method.
+fn wrong_request(entries: &[&NetworkEntry], method: &Method, path: &UrlPath) -> Answer {
+    /// The most entries that a refusal names.
+    const MOST: usize = 8;
+    let names_path = |entry: &&&NetworkEntry| {
+        let paths = entry.paths.as_ref();
+        paths.is_none_or(|paths| paths.iter().any(|pattern| pattern.matches(path)))
+    };
+    let entry = entries.iter().find(names_path).unwrap_or(&entries[0]);
     let path = path.as_str();
     let method_fits = entry.methods.as_ref().is_none_or(|methods| methods.contains(method));
     let change = match flag_of(&entry.basis).and_then(allowed_origin) {
@@ -412,11 +429,22 @@ fn wrong_request(entry: &NetworkEntry, method: &Method, path: &UrlPath) -> Answe
         None if method_fits => format!("add `{path}` to the paths of {}", entry.host),
         None => format!("add {method} to the methods of {}", entry.host),
     };
+    let mut allowed: Vec<String> = Vec::new();
+    for requests in entries.iter().map(|entry| requests_of(entry)) {
+        if !allowed.contains(&requests) {
+            allowed.push(requests);
+        }
+    }
+    let more = match allowed.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!("; and by {more} more entries"),
+    };
+    allowed.truncate(MOST);
     Answer {
         allowed: false,
         control: Control::NetworkRequests,
         basis: entry.basis.clone(),
-        why: format!("{} is allowed {} only", entry.host, requests_of(entry)),
+        why: format!("{} is allowed {} only{more}", entry.host, allowed.join("; ")),
         change,
     }
 }

@@ -121,3 +121,47 @@ fn remedy_for_a_request_to_a_host_of_a_flag_is_a_flag() {
     assert_eq!(by_flag.flag_for(&host("::1"), 8081), None);
     assert_eq!(policy(text).flag_for(&host("::1"), 8080), None);
 }
+
+#[test]
+fn refused_request_names_every_entry_of_its_host_and_the_closest_as_the_rule() {
+    let text = "network_allowlist:\n\
+                - {host: a.example.org, methods: [GET], paths: ['/one/**']}\n\
+                - {host: a.example.org, methods: [POST], paths: ['/two']}\n\
+                - {host: a.example.org, methods: [POST], paths: ['/two']}\n";
+    let judged = |policy: &Policy, method: &str, path: &str| {
+        let (method, path) = (Method::parse(method).unwrap(), UrlPath::parse(path).unwrap());
+        policy.judge_request(&host("a.example.org"), 443, &method, &path)
+    };
+    let both = "a.example.org is allowed for GET on /one/**; for POST on /two only";
+    for (method, path, line, change) in [
+        ("GET", "/two", 3, "add GET to the methods of a.example.org"),
+        ("POST", "/one/a", 2, "add POST to the methods of a.example.org"),
+        ("GET", "/three", 2, "add `/three` to the paths of a.example.org"),
+    ] {
+        let verdict = judged(&policy(text), method, path);
+        assert!(!verdict.allows());
+        assert_eq!((verdict.why.as_str(), verdict.change.as_str()), (both, change));
+        assert_eq!(verdict.basis.origin().unwrap().line, line, "{method} {path}");
+    }
+    let many: String =
+        (0..12).map(|number| format!("- {{host: a.example.org, paths: [/{number}]}}\n")).collect();
+    let verdict = judged(&policy(&format!("network_allowlist:\n{many}")), "GET", "/x");
+    assert!(verdict.why.ends_with("on /7 only; and by 4 more entries"), "{}", verdict.why);
+}
+
+#[test]
+fn entry_that_names_more_than_ports_has_conditions() {
+    for (entry, has) in [
+        ("a.example.org", false),
+        ("{host: a.example.org, ports: [8443]}", false),
+        ("{host: a.example.org, inspect: true}", false),
+        ("{host: a.example.org, methods: [GET]}", true),
+        ("{host: a.example.org, paths: [/a]}", true),
+        ("{host: a.example.org, protocol: tls}", true),
+        ("{host: '*.example.org', methods: [GET]}", true),
+        ("{host: b.example.org, methods: [GET]}", false),
+    ] {
+        let listed = policy(&format!("network_allowlist: [{entry}]"));
+        assert_eq!(listed.has_conditions(&host("a.example.org")), has, "{entry}");
+    }
+}
