@@ -66,7 +66,7 @@ impl Gate {
     }
 
     /// Creates a gate that passes every public host and port and records which are used. The limits
-    /// and the blocklist of the policy apply; private, own and metadata addresses are never
+    /// and the blocklist of the policy apply, and its entries with conditions; private, own and metadata addresses are never
     /// reached.
     pub fn learning(
         policy: Arc<Policy>,
@@ -75,7 +75,7 @@ impl Gate {
         settings: Settings,
     ) -> Result<Gate, GateError> {
         let budget = Budget::new(&policy);
-        let opens = learns == Learns::Requests || !policy.secrets.is_empty();
+        let opens = learns == Learns::Requests || policy.may_read_requests();
         let opening = opens.then(|| Opening::new(&settings.trust)).transpose()?;
         let rules = Rules::Learning(policy, learns);
         Ok(Gate { shared: Arc::new(Shared::new(rules, budget, sink, settings, opening)) })

@@ -13,8 +13,8 @@ use stockade_policy::{
 pub(crate) enum Rules {
     /// A policy.
     Policy(Arc<Policy>),
-    /// Every public host passes and is recorded. Limits, the blocklist and literal entries for
-    /// other addresses come from the policy.
+    /// Every public host passes and is recorded. Limits, the blocklist, literal entries for other
+    /// addresses, and hosts whose entries have conditions come from the policy.
     Learning(Arc<Policy>, Learns),
     /// Nothing passes any more.
     Closed(&'static str),
@@ -24,7 +24,7 @@ pub(crate) enum Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learns {
     /// Hosts and ports, and methods and paths of plain HTTP. TLS passes through untouched, except
-    /// to the hosts of secrets.
+    /// to the hosts of secrets and to those whose requests the policy reads.
     Hosts,
     /// Methods and paths inside TLS too, which ends at the gate.
     Requests,
@@ -68,6 +68,7 @@ impl Rules {
     pub(crate) fn judge_name(&self, host: &Host) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_name(host),
+            Rules::Learning(policy, _) if policy.has_conditions(host) => policy.judge_name(host),
             Rules::Learning(policy, _) => learn(policy, host, host.to_string()),
             Rules::Closed(why) => closed(host.to_string(), why),
         }
@@ -77,6 +78,9 @@ impl Rules {
     pub(crate) fn judge_host(&self, host: &Host, port: u16) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_host(host, port),
+            Rules::Learning(policy, _) if policy.has_conditions(host) => {
+                policy.judge_host(host, port)
+            }
             Rules::Learning(policy, _) => match host {
                 Host::Address(address) if is_listed(policy, *address, port) => {
                     policy.judge_host(host, port)
@@ -97,6 +101,9 @@ impl Rules {
     ) -> Verdict {
         match self {
             Rules::Policy(policy) => policy.judge_request(host, port, method, path),
+            Rules::Learning(policy, _) if policy.has_conditions(host) => {
+                policy.judge_request(host, port, method, path)
+            }
             Rules::Learning(..) | Rules::Closed(_) => self.judge_host(host, port),
         }
     }
@@ -110,11 +117,22 @@ impl Rules {
         own: &[IpAddr],
     ) -> Verdict {
         let is_own = own.contains(&address);
+        let decides = match self {
+            Rules::Policy(_) => true,
+            Rules::Learning(policy, _) => policy.has_conditions(host),
+            Rules::Closed(_) => false,
+        };
         match self {
-            Rules::Policy(policy) if is_own => policy.judge_own_address(host, port, address),
+            Rules::Policy(policy) | Rules::Learning(policy, _) if decides && is_own => {
+                policy.judge_own_address(host, port, address)
+            }
             Rules::Policy(policy) => policy.judge_address(host, port, address),
+            Rules::Learning(policy, _) if decides => policy.judge_address(host, port, address),
             Rules::Learning(policy, _) => {
                 let target = format!("{host}:{port} at {address}");
+                if policy.has_conditions(&Host::Address(address)) {
+                    return literal_only(target);
+                }
                 if is_listed(policy, address, port) {
                     let verdict = policy.judge_host(&Host::Address(address), port);
                     return Verdict { target, ..verdict };
@@ -146,6 +164,7 @@ impl Rules {
     ) -> Option<Protocol> {
         let policy = match self {
             Rules::Policy(policy) => policy,
+            Rules::Learning(policy, _) if policy.has_conditions(host) => policy,
             Rules::Learning(..) => return Some(Protocol::Tcp),
             Rules::Closed(_) => return None,
         };
@@ -224,7 +243,10 @@ impl Rules {
     pub(crate) fn judges_requests(&self, host: &Host, port: u16) -> bool {
         match self {
             Rules::Policy(policy) => policy.judges_requests(host, port),
-            Rules::Learning(..) | Rules::Closed(_) => false,
+            Rules::Learning(policy, _) => {
+                policy.has_conditions(host) && policy.judges_requests(host, port)
+            }
+            Rules::Closed(_) => false,
         }
     }
 
@@ -233,7 +255,7 @@ impl Rules {
         match self {
             Rules::Policy(policy) => policy.reads_requests(host, port),
             Rules::Learning(_, Learns::Requests) => true,
-            Rules::Learning(policy, Learns::Hosts) => policy.sends_secrets(host),
+            Rules::Learning(policy, Learns::Hosts) => policy.reads_requests(host, port),
             Rules::Closed(_) => false,
         }
     }
@@ -298,6 +320,18 @@ fn not_public(target: String, kind: &str) -> Verdict {
         why: format!("it is {kind}, and only public addresses are learned"),
         change: "allow its literal address with the port, such as --allow-host 10.0.0.7:443"
             .to_owned(),
+    }
+}
+
+/// The denial of a name for an address: rules about the address would not judge its requests.
+fn literal_only(target: String) -> Verdict {
+    Verdict {
+        effect: Effect::Deny,
+        control: Control::NetworkRequests,
+        target,
+        basis: Basis::BuiltIn { rule: "learning keeps to the entries with conditions" },
+        why: "an entry for its literal address allows only certain requests".to_owned(),
+        change: "use the literal address, or leave its --allow out".to_owned(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use stockade_egress::{FixedNames, Learned};
+use stockade_egress::{FixedNames, Learned, Learns};
 use stockade_policy::{Effect, Host, Method, Protocol, UrlPath};
 
 use crate::server::Server;
@@ -113,4 +113,45 @@ async fn requests_are_learned_with_method_and_path_also_inside_tls() {
     ];
     expected.sort();
     assert_eq!(world.gate.learned(), expected);
+}
+
+#[tokio::test]
+async fn entries_with_conditions_hold_while_learning() {
+    for learns in [Learns::Hosts, Learns::Requests] {
+        let (config, certificate) = crate::certificate::signed(&["api.example.org"]);
+        let server = Server::https(config, crate::opened::hello).await;
+        let public: IpAddr = "93.184.216.34".parse().unwrap();
+        let literal = "93.184.216.35";
+        let names = FixedNames::default().answer("api.example.org", &[public], &[]).answer(
+            "alias.example.org",
+            &[literal.parse().unwrap()],
+            &[],
+        );
+        let port = server.port;
+        let conditions = "protocol: tls, methods: [GET], paths: ['/repos/**'], inspect: true";
+        let entry = |host: &str| format!("{{host: {host}, ports: [{port}], {conditions}}}");
+        let text =
+            format!("network_allowlist: [{}, {}]\n", entry("api.example.org"), entry(literal));
+        let world = World::learning_beyond(&text, learns, names, certificate);
+        let ask = async |line: &str| {
+            let close = "Connection: close\r\n\r\n";
+            let asked = format!("{line} HTTP/1.1\r\nHost: api.example.org:{port}\r\n{close}");
+            let answer = world.ask_tls("api.example.org", port, &asked).await;
+            answer.split(' ').nth(1).unwrap_or_default().to_owned()
+        };
+        assert_eq!(ask("GET /repos/a").await, "200", "{learns:?}");
+        assert_eq!(ask("DELETE /repos/a").await, "403", "{learns:?}");
+        assert_eq!(ask("GET /other").await, "403", "{learns:?}");
+        assert_eq!(ask("GET /repos/a%2fb").await, "400", "{learns:?}");
+        // Another port of the host is not learned either.
+        assert_eq!(connect(&world, "api.example.org:8443").await, 403, "{learns:?}");
+        // Nor is the address of an entry by another name.
+        let alias = format!("alias.example.org:{port}");
+        assert_eq!(connect(&world, &alias).await, 403, "{learns:?}");
+        let host = Host::parse("api.example.org").unwrap();
+        let get = (Method::parse("GET").unwrap(), UrlPath::parse("/repos/a").unwrap());
+        let used = Learned { host, port, protocol: Protocol::Web, request: Some(get) };
+        assert_eq!(world.gate.learned(), [used], "{learns:?}");
+        assert!(!server.text().contains("DELETE"), "{}", server.text());
+    }
 }

@@ -228,9 +228,19 @@ impl World {
         names: FixedNames,
         certificate: CertificateDer<'static>,
     ) -> World {
-        let world = World::opening("{}", names, certificate);
+        World::learning_beyond("{}", Learns::Requests, names, certificate)
+    }
+
+    /// The same with a policy whose entries with conditions hold.
+    pub(crate) fn learning_beyond(
+        text: &str,
+        learns: Learns,
+        names: FixedNames,
+        certificate: CertificateDer<'static>,
+    ) -> World {
+        let world = World::opening(text, names, certificate);
         let (sink, settings) = (world.recorder.clone(), world.settings.clone());
-        let gate = Gate::learning(policy("{}"), Learns::Requests, sink, settings).unwrap();
+        let gate = Gate::learning(policy(text), learns, sink, settings).unwrap();
         World { gate, ..world }
     }
 
