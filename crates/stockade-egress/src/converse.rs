@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::dial::{DialError, Dialled, Target, dial};
 use crate::egress_record::EgressRecord;
-use crate::http::{Authority, Refusal, answer_denied, exchange, linger};
+use crate::http::{Answers, Authority, Refusal, answer_denied, exchange, linger};
 use crate::opening;
 use crate::relay::relay;
 use crate::rules::{Rules, Spoken};
@@ -217,7 +217,8 @@ async fn refuse(
         }
         First::Http => {
             record.status(403);
-            answer_denied(&mut inside, &Refusal::forbidden(denial), false).await;
+            let answers = Answers::request(inside.incoming.held());
+            answer_denied(&mut inside, &Refusal::forbidden(denial), answers).await;
         }
         First::Other | First::Silence | First::Gone => {}
     }

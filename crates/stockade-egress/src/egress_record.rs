@@ -8,6 +8,7 @@ use stockade_provider::caller;
 use stockade_record::{Egress, Inspection, SecretAct, SecretUse, Via};
 use tokio::time::Instant;
 
+use crate::http::Answers;
 use crate::meter::Meter;
 use crate::shared::Shared;
 use crate::words::{MAX_HOST, MAX_PATH, harmless};
@@ -20,6 +21,7 @@ pub(crate) struct EgressRecord {
     before: (u64, u64),
     started: Instant,
     event: Egress,
+    answers: Answers,
     is_told: bool,
 }
 
@@ -56,6 +58,7 @@ impl EgressRecord {
             before: meter.map_or((0, 0), |meter| meter.counts()),
             started: Instant::now(),
             event,
+            answers: Answers::Request,
             is_told: true,
         }
     }
@@ -84,9 +87,19 @@ impl EgressRecord {
 
     pub(crate) fn request(&mut self, method: &str, path: &str) {
         self.event.inspection = Inspection::Requests;
+        self.answers(if method == "HEAD" { Answers::Head } else { Answers::Request });
         self.event.method = Some(harmless(method, 32));
         let path = path.split(['?', '#']).next().unwrap_or_default();
         self.event.path = Some(harmless(path, MAX_PATH));
+    }
+
+    /// What a refusal answers.
+    pub(crate) fn answers(&mut self, answers: Answers) {
+        self.answers = answers;
+    }
+
+    pub(crate) fn answered(&self) -> Answers {
+        self.answers
     }
 
     pub(crate) fn inspected(&mut self, inspection: Inspection) {

@@ -12,7 +12,9 @@ mod request;
 mod response;
 mod serve;
 
-pub(crate) use self::answer::{Refusal, answer_denied, answer_failed, failure_body, linger};
+pub(crate) use self::answer::{
+    Answers, Refusal, answer_denied, answer_failed, failure_body, linger,
+};
 pub(crate) use self::chunked::Chunked;
 pub(crate) use self::exchange::{Authority, Leaving, exchange};
 pub(crate) use self::fields::{Field, Fields, Length};

@@ -5,6 +5,7 @@ mod body;
 mod message;
 mod servers;
 mod stream;
+mod strict;
 mod tasks;
 
 use std::convert::Infallible;

@@ -35,12 +35,13 @@ impl Refusal {
             }
             error => error.to_string(),
         };
+        let how_to_allow = error.remedy().to_owned();
         let denial = Denial {
             control: Control::NetworkHosts.as_str().into(),
             rule: "built in: a request has one meaning only".to_owned(),
             target,
             why,
-            how_to_allow: "nothing: send plain HTTP/1.1".to_owned(),
+            how_to_allow,
         };
         Refusal { status: error.status(), denial: Box::new(denial) }
     }
@@ -52,15 +53,34 @@ struct Failure<'a> {
     failure: &'a str,
 }
 
-/// Sends a program the reason of a refusal. `in_status_line` is for a CONNECT, whose body clients
-/// do not show.
-pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, in_status_line: bool) {
+/// What a response of the gate answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// A request.
+    Request,
+    /// A HEAD, whose response has no body.
+    Head,
+    /// A CONNECT: clients show its status line only.
+    Connect,
+}
+
+impl Answers {
+    /// By the first bytes of a request.
+    pub(crate) fn request(begins: &[u8]) -> Answers {
+        if begins.starts_with(b"HEAD ") { Answers::Head } else { Answers::Request }
+    }
+}
+
+/// Sends a program the reason of a refusal.
+pub(crate) async fn answer_denied(inside: &mut Side, refusal: &Refusal, answers: Answers) {
     let body = serde_json::to_vec(&refusal.denial).unwrap_or_default();
-    let reason = match in_status_line {
-        true => ascii_line(&format!("Denied by Stockade: {}", refusal.denial.why), MAX_REASON),
-        false => reason(refusal.status).to_owned(),
+    let reason = match answers {
+        Answers::Connect => {
+            ascii_line(&format!("Denied by Stockade: {}", refusal.denial.why), MAX_REASON)
+        }
+        Answers::Request | Answers::Head => reason(refusal.status).to_owned(),
     };
-    answer(inside, refusal.status, &reason, &body).await;
+    answer(inside, (refusal.status, &reason), &body, answers).await;
 }
 
 /// The body of the answer to an allowed request that failed.
@@ -69,9 +89,9 @@ pub(crate) fn failure_body(why: &str) -> Vec<u8> {
 }
 
 /// Sends a program the reason why an allowed request failed.
-pub(crate) async fn answer_failed(inside: &mut Side, status: u16, why: &str) {
+pub(crate) async fn answer_failed(inside: &mut Side, status: u16, why: &str, answers: Answers) {
     let body = failure_body(why);
-    answer(inside, status, &ascii_line(why, MAX_REASON), &body).await;
+    answer(inside, (status, &ascii_line(why, MAX_REASON)), &body, answers).await;
 }
 
 /// Keeps reading for a moment: closing a socket with unread bytes resets it, and the program would
@@ -93,12 +113,13 @@ pub(crate) async fn linger(inside: &mut Side, time: Duration) {
 }
 
 /// The connection ends in any case, whether the program reads the response or not.
-async fn answer(inside: &mut Side, status: u16, reason: &str, body: &[u8]) {
+async fn answer(inside: &mut Side, (status, reason): (u16, &str), body: &[u8], answers: Answers) {
     let head = format!(
         "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
+    let body = if answers == Answers::Head { &[] } else { body };
     let _ = inside.outgoing.send(&[head.as_bytes(), body].concat()).await;
 }
 

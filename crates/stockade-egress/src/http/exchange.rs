@@ -1,6 +1,6 @@
 //! Request after request on one connection, each judged separately.
 
-use super::answer::Refusal;
+use super::answer::{Answers, Refusal};
 use super::forward::Ended;
 use super::forward::usual_port;
 use super::head::HeadError;
@@ -69,7 +69,9 @@ pub(crate) async fn exchange(
             Ok(Aimed::Tunnel(target)) => return Leaving::Tunnel(target),
             Ok(Aimed::Resource(target, path)) => (target, path),
             Err(refusal) => {
-                refuse(connection, inside, account_for(connection, authority), refusal).await;
+                let mut record = account_for(connection, authority);
+                record.answers(Answers::request(format!("{} ", head.method).as_bytes()));
+                refuse(connection, inside, record, refusal).await;
                 return Leaving::Ended;
             }
         };
@@ -87,13 +89,13 @@ async fn next_request(
     authority: &Authority,
 ) -> Option<RequestHead> {
     let times = &connection.shared.settings.times;
-    let error = match read_head(&mut inside.incoming, times.idle, times.head).await {
+    let (error, answers) = match read_head(&mut inside.incoming, times.idle, times.head).await {
         Ok(Some(bytes)) => match parse_request(&bytes) {
             Ok(head) => return Some(head),
-            Err(error) => error,
+            Err(error) => (error, Answers::request(&bytes)),
         },
         Ok(None) | Err(ReadError::Ended | ReadError::Broken(_)) => return None,
-        Err(ReadError::Head(error)) => error,
+        Err(ReadError::Head(error)) => (error, Answers::request(inside.incoming.held())),
         Err(ReadError::TooSlow) => {
             let mut refusal = Refusal::unreadable(whom(authority), &HeadError::Malformed);
             refusal.status = 408;
@@ -103,7 +105,9 @@ async fn next_request(
         }
     };
     let refusal = Refusal::unreadable(whom(authority), &error);
-    refuse(connection, inside, account_for(connection, authority), refusal).await;
+    let mut record = account_for(connection, authority);
+    record.answers(answers);
+    refuse(connection, inside, record, refusal).await;
     None
 }
 

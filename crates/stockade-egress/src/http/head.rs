@@ -48,6 +48,32 @@ pub(crate) enum HeadError {
 }
 
 impl HeadError {
+    /// What a program can do about it.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            HeadError::TooLong | HeadError::TooManyFields => "send fewer or shorter fields",
+            HeadError::Version => "send HTTP/1.1, or HTTP/2 to a host whose requests are read",
+            HeadError::Host | HeadError::OtherHost | HeadError::Authority(_) => {
+                "name the host of the connection, once in Host or in the authority"
+            }
+            HeadError::Target => "send a path that begins with `/`; to the proxy, a whole address",
+            HeadError::Scheme => "use CONNECT for https through the proxy",
+            HeadError::Method => "use a method of upper-case letters, such as GET",
+            HeadError::Override => "leave the field out, and send the method and path themselves",
+            HeadError::Upgrade => {
+                "ask for the WebSocket with GET over HTTP/1.1, and without a body"
+            }
+            HeadError::BareLineEnd
+            | HeadError::ControlByte
+            | HeadError::Malformed
+            | HeadError::ContentLength
+            | HeadError::TransferEncoding
+            | HeadError::TwoLengths
+            | HeadError::Connection
+            | HeadError::UnaskedUpgrade => "nothing: send the request so that it has one reading",
+        }
+    }
+
     /// The status for the client.
     pub(crate) fn status(&self) -> u16 {
         match self {

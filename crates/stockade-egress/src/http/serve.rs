@@ -239,10 +239,15 @@ fn judge_request(
         }
         (Ok(_), Err(error)) => {
             let mut refusal = Refusal::unreadable(format!("{host}:{port}"), &HeadError::Malformed);
-            refusal.denial.why = error.to_string();
+            refusal.denial.why = format!("the path {error}");
+            refusal.denial.how_to_allow = error.remedy();
             Err(refusal)
         }
-        (Err(_), _) => Err(Refusal::unreadable(format!("{host}:{port}"), &HeadError::Method)),
+        (Err(error), _) => {
+            let mut refusal = Refusal::unreadable(format!("{host}:{port}"), &HeadError::Method);
+            refusal.denial.how_to_allow = error.remedy();
+            Err(refusal)
+        }
     }
 }
 
@@ -284,7 +289,7 @@ pub(super) async fn refuse(
 ) {
     record.denied(&refusal.denial);
     record.status(refusal.status);
-    answer_denied(inside, &refusal, false).await;
+    answer_denied(inside, &refusal, record.answered()).await;
     // Recorded before the wait, so that the event is not delayed.
     drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
@@ -303,7 +308,7 @@ async fn fail(
     };
     record.status(status);
     record.failed(why.clone());
-    answer_failed(inside, status, &why).await;
+    answer_failed(inside, status, &why, record.answered()).await;
     drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }
@@ -338,7 +343,7 @@ async fn broken(
         ForwardError::Midway(_) | ForwardError::Misplaced { .. } => return,
     };
     record.status(status);
-    answer_failed(inside, status, &why).await;
+    answer_failed(inside, status, &why, record.answered()).await;
     drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
 }

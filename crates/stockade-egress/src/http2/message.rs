@@ -28,10 +28,13 @@ pub(crate) fn request_of(
     if Method::parse(method).is_err() {
         return Err(HeadError::Method);
     }
-    if parts.uri.scheme_str() != Some("https") {
+    let named = parts.uri.authority().map(|authority| authority.as_str());
+    // The library checks that there is a scheme, and drops it if there is no authority. RFC 9113
+    // section 8.3.1 allows a Host field in its place.
+    let has_scheme = parts.uri.scheme_str() == Some("https");
+    if !has_scheme && (named.is_some() || parts.uri.scheme().is_some()) {
         return Err(HeadError::Scheme);
     }
-    let named = parts.uri.authority().map(|authority| authority.as_str());
     let mut hosts = parts.headers.get_all("host").iter();
     let (host, more) = (hosts.next(), hosts.next());
     if more.is_some() {

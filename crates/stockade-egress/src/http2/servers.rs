@@ -2,13 +2,16 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use hyper::Method;
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
 use tokio::sync::{Mutex, watch};
 
 use super::body::Passing;
+use super::strict::Strict;
 use super::tasks::Handle;
 use crate::connection::Connection;
 use crate::dial::{DialError, Dialled, Target, dial};
@@ -18,7 +21,7 @@ use crate::tls::Protocols;
 /// The longest head of a response.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// The most fields of a response.
-const MAX_FIELDS: usize = 100;
+pub(super) const MAX_FIELDS: usize = 100;
 
 /// An address that was reached, and whether it is this machine's.
 type Place = (IpAddr, bool);
@@ -36,12 +39,19 @@ struct State {
     spare: Option<Dialled>,
     two: Option<http2::SendRequest<Passing>>,
     /// Connections that wait for a request.
-    idle: Vec<http1::SendRequest<Passing>>,
+    idle: Vec<One>,
+}
+
+/// A connection of HTTP/1.1.
+pub(super) struct One {
+    sender: http1::SendRequest<Passing>,
+    /// Whether its request is a HEAD.
+    head_only: Arc<AtomicBool>,
 }
 
 /// A connection that takes one request.
 pub(super) enum Sender {
-    One(http1::SendRequest<Passing>),
+    One(One),
     Two(http2::SendRequest<Passing>),
 }
 
@@ -68,7 +78,7 @@ impl Servers {
             return Ok(Sender::Two(two.clone()));
         }
         while let Some(mut one) = state.idle.pop() {
-            if one.ready().await.is_ok() {
+            if one.sender.ready().await.is_ok() {
                 return Ok(Sender::One(one));
             }
         }
@@ -83,7 +93,7 @@ impl Servers {
         let secured = opening.secure(connection, &self.target, dialled, Protocols::OneOrTwo);
         let (dialled, is_two) = secured.await?;
         self.place.send_replace(Some((dialled.address, dialled.is_own)));
-        let stream = TokioIo::new(dialled.outside.into_stream());
+        let stream = dialled.outside.into_stream();
         let failed = |error: hyper::Error| {
             DialError::Unreachable(format!("no HTTP with {}: {error}", self.target.host))
         };
@@ -92,7 +102,7 @@ impl Servers {
             builder.max_header_list_size(MAX_HEAD_BYTES as u32);
             builder.initial_stream_window_size(super::STREAM_WINDOW);
             builder.initial_connection_window_size(super::CONNECTION_WINDOW);
-            let (two, served) = builder.handshake(stream).await.map_err(failed)?;
+            let (two, served) = builder.handshake(TokioIo::new(stream)).await.map_err(failed)?;
             self.tasks.start(async move {
                 let _ = served.await;
             });
@@ -101,17 +111,19 @@ impl Servers {
         }
         let mut builder = http1::Builder::new();
         builder.max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_FIELDS);
-        let (one, served) = builder.handshake(stream).await.map_err(failed)?;
+        let head_only = Arc::new(AtomicBool::new(false));
+        let stream = TokioIo::new(Strict::new(stream, Arc::clone(&head_only)));
+        let (sender, served) = builder.handshake(stream).await.map_err(failed)?;
         self.tasks.start(async move {
             let _ = served.await;
         });
-        Ok(Sender::One(one))
+        Ok(Sender::One(One { sender, head_only }))
     }
 
     /// Keeps a connection for the next request.
     pub(super) async fn keep(&self, sender: Sender) {
         match sender {
-            Sender::One(one) if !one.is_closed() => self.state.lock().await.idle.push(one),
+            Sender::One(one) if !one.sender.is_closed() => self.state.lock().await.idle.push(one),
             Sender::One(_) | Sender::Two(_) => {}
         }
     }
@@ -127,7 +139,10 @@ impl Sender {
         request: hyper::Request<Passing>,
     ) -> hyper::Result<hyper::Response<Incoming>> {
         match self {
-            Sender::One(one) => one.send_request(request).await,
+            Sender::One(one) => {
+                one.head_only.store(request.method() == Method::HEAD, Ordering::Relaxed);
+                one.sender.send_request(request).await
+            }
             Sender::Two(two) => two.send_request(request).await,
         }
     }

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 
 use super::body::{Broken, Passing, Way, count, pump};
 use super::message::{fields_of, headers_of, request_of};
-use super::servers::{Sender, SharedServers};
+use super::servers::{MAX_FIELDS, Sender, SharedServers};
 use crate::connection::Connection;
 use crate::dial::DialError;
 use crate::egress_record::EgressRecord;
-use crate::http::{Judged, Refusal, failure_body, judge, note_echoes};
+use crate::http::{Answers, Judged, Refusal, failure_body, judge, note_echoes};
 use crate::rules::Spoken;
 use crate::secrets::Screen;
 
@@ -104,7 +104,8 @@ async fn forward(
     let answer = match answer {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            let why = format!("the server gave no answer that can be passed on: {error}");
+            let why = stockade_provider::chain(&error);
+            let why = format!("the server gave no answer that can be passed on: {why}");
             return failed(record, 502, &why);
         }
         Err(_) => return failed(record, 504, "the server did not answer in time"),
@@ -178,6 +179,9 @@ fn head_of(
     body: &Incoming,
     redactor: &mut Screen,
 ) -> Option<(Response<()>, usize)> {
+    if parts.headers.len() > MAX_FIELDS {
+        return None;
+    }
     let fields = fields_of(&parts.headers);
     // hyper chooses one of two lengths; the gate passes no answer with two readings on.
     fields.length(u8::from(parts.version != Version::HTTP_10)).ok()?;
@@ -204,19 +208,26 @@ fn head_of(
 fn refused(mut record: EgressRecord, refusal: &Refusal) -> Response<Passing> {
     record.denied(&refusal.denial);
     record.status(refusal.status);
-    answer(refusal.status, serde_json::to_vec(&refusal.denial).unwrap_or_default())
+    let body = serde_json::to_vec(&refusal.denial).unwrap_or_default();
+    answer(refusal.status, body, record.answered())
 }
 
 fn failed(mut record: EgressRecord, status: u16, why: &str) -> Response<Passing> {
     record.status(status);
     record.failed(why);
-    answer(status, failure_body(why))
+    answer(status, failure_body(why), record.answered())
 }
 
-fn answer(status: u16, body: Vec<u8>) -> Response<Passing> {
-    let mut response = Response::new(Passing::whole(body));
+/// A response of the gate. That to a HEAD has the fields of a body, and none.
+fn answer(status: u16, body: Vec<u8>, answers: Answers) -> Response<Passing> {
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(match answers {
+        Answers::Head => Passing::empty(),
+        Answers::Request | Answers::Connect => Passing::whole(body),
+    });
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
     response
 }

@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::converse::converse;
 use crate::dial::{DialError, Dialled, Target, dial};
 use crate::egress_record::EgressRecord;
-use crate::http::{Refusal, answer_denied, answer_failed, linger};
+use crate::http::{Answers, Refusal, answer_denied, answer_failed, linger};
 use crate::side::Side;
 
 /// The response that opens a CONNECT tunnel.
@@ -35,7 +35,7 @@ pub(super) async fn connect(
             record.denied(&denial);
             record.status(status);
             let refusal = Refusal { status, denial: Box::new(denial) };
-            answer_denied(inside, &refusal, true).await;
+            answer_denied(inside, &refusal, Answers::Connect).await;
             drop(record);
             linger(inside, connection.shared.settings.times.linger).await;
             return None;
@@ -46,7 +46,7 @@ pub(super) async fn connect(
     record.allowed(&connection.shared.rules().judge_host(&target.host, target.port));
     record.status(status);
     record.failed(why.clone());
-    answer_failed(inside, status, &why).await;
+    answer_failed(inside, status, &why, Answers::Connect).await;
     drop(record);
     linger(inside, connection.shared.settings.times.linger).await;
     None

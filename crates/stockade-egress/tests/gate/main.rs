@@ -9,6 +9,7 @@ mod changes;
 mod connect;
 mod hostile;
 mod http2;
+mod http2_answers;
 mod http2_bodies;
 mod http2_bounds;
 mod learning;
