@@ -325,6 +325,7 @@ fn is_of_gate(denial: &Denial) -> bool {
         Control::NetworkPublic,
         Control::NetworkBlock,
         Control::NetworkRequests,
+        Control::Secrets,
         Control::Limit(Limit::Connections),
     ];
     controls.iter().any(|control| denial.control == control.as_str())

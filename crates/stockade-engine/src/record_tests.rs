@@ -266,6 +266,27 @@ async fn limits_and_denials_of_the_wall_are_recorded_verbatim() {
 }
 
 #[tokio::test]
+async fn alarm_of_a_secret_is_recorded_by_the_gate_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let recorder = recorder(scratch.path());
+    let denial = |control: Control| Denial {
+        control: control.as_str().into(),
+        rule: "r".to_owned(),
+        target: "a.example.org:443".to_owned(),
+        why: "w".to_owned(),
+        how_to_allow: "h".to_owned(),
+    };
+    let of_gate = [Control::Secrets, Control::NetworkRequests, Control::NetworkHosts];
+    let observed = SandboxUsage {
+        denials: of_gate.into_iter().map(denial).collect(),
+        ..SandboxUsage::default()
+    };
+    let report = run(Scripted::named("wall").observing(observed), request("{}", &recorder)).await;
+    assert_eq!(report.unwrap().denials.len(), 3, "the report has them");
+    assert!(!kinds(&recorder).contains(&"denial"), "{:?}", kinds(&recorder));
+}
+
+#[tokio::test]
 async fn wall_failure_is_recorded_as_an_error() {
     let scratch = tempfile::tempdir().unwrap();
     let recorder = recorder(scratch.path());
