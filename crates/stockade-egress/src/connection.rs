@@ -158,12 +158,18 @@ impl Connection {
 
     /// Records a request that the gate has read, if it is learning.
     pub(crate) fn learn_request(&self, target: &Target, method: &str, path: &str) {
-        if !self.shared.rules.borrow().is_learning() {
+        let rules = self.shared.rules();
+        if !rules.is_learning() {
             return;
         }
         // A path that no rule can judge needs an entry without conditions.
         let request = Method::parse(method).ok().zip(UrlPath::normalized(path).ok());
         let Target { host, port } = target.clone();
-        self.shared.uses().note(Learned { host, port, protocol: Protocol::Web, request });
+        // What is learned is not wider than the entry that allowed it.
+        let protocol = match rules.protocol(&host, port, None) {
+            Some(narrow @ (Protocol::Tls | Protocol::Http)) => narrow,
+            _ => Protocol::Web,
+        };
+        self.shared.uses().note(Learned { host, port, protocol, request });
     }
 }

@@ -14,7 +14,8 @@ pub struct Learned {
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// `Web` if an entry without `protocol` would have allowed it, otherwise `Tcp`.
+    /// `Web` if an entry without `protocol` would have allowed it, otherwise `Tcp`; or the protocol
+    /// of the entry that did allow it.
     pub protocol: Protocol,
     /// The method and path, if the gate read the request and a rule can judge it.
     pub request: Option<(Method, UrlPath)>,

@@ -150,7 +150,7 @@ async fn entries_with_conditions_hold_while_learning() {
         assert_eq!(connect(&world, &alias).await, 403, "{learns:?}");
         let host = Host::parse("api.example.org").unwrap();
         let get = (Method::parse("GET").unwrap(), UrlPath::parse("/repos/a").unwrap());
-        let used = Learned { host, port, protocol: Protocol::Web, request: Some(get) };
+        let used = Learned { host, port, protocol: Protocol::Tls, request: Some(get) };
         assert_eq!(world.gate.learned(), [used], "{learns:?}");
         assert!(!server.text().contains("DELETE"), "{}", server.text());
     }
