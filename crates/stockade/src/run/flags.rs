@@ -13,7 +13,7 @@ use crate::args::PolicyFlags;
 use super::amount::Amount;
 use super::requests::{Requests, secret};
 use super::tools::Offered;
-use super::uses;
+use super::uses::{self, Reads};
 
 const MEBIBYTE: u64 = 1 << 20;
 
@@ -54,7 +54,8 @@ pub(crate) fn learned(
     text.line(None, "name: learned");
     text.limits(flags, &limits(flags)?, Passage::Allowed);
     text.files(flags, Some(here))?;
-    text.learned(learned, &literals(flags, learned));
+    let reads = if flags.inspect { Reads::Everything } else { Reads::Some };
+    text.learned(learned, reads, &literals(flags, learned));
     text.secrets(flags)?;
     text.blocked(flags);
     text.tools(tools.iter().map(String::as_str));
@@ -296,15 +297,15 @@ impl Text {
     }
 
     /// Adds what was learned, and the literals without which a name would not be reached.
-    fn learned(&mut self, learned: &[Learned], literals: &[String]) {
+    fn learned(&mut self, learned: &[Learned], reads: Reads, literals: &[String]) {
         if !learned.is_empty() || !literals.is_empty() {
             self.line(None, "network_allowlist:");
         }
         for literal in literals {
             self.line(None, &format!("  - {}", quoted(literal)));
         }
-        for entry in uses::entries(learned) {
-            self.line(None, &format!("  - {entry}"));
+        for line in uses::entries(learned, reads) {
+            self.line(None, &format!("  {line}"));
         }
     }
 
