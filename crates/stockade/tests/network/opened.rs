@@ -15,6 +15,8 @@ tests![
     authority_of_a_session_is_trusted_only_inside_it,
     program_that_pins_a_certificate_gets_a_named_denial,
     learned_policy_names_methods_and_paths_and_allows_the_same_run_and_no_other,
+    rules_of_allow_hold_while_learning,
+    denied_head_is_answered_in_every_version,
     secret_is_sent_to_its_host_and_never_comes_back,
     copy_of_a_placeholder_elsewhere_is_an_alarm,
     value_of_a_secret_is_nowhere_inside_nor_in_output_nor_in_the_record,
@@ -231,4 +233,32 @@ fn learned_policy_names_methods_and_paths_and_allows_the_same_run_and_no_other()
     let denied = inside(&["--policy", path], &other);
     let body: Value = serde_json::from_str(denied.text()).unwrap_or_default();
     assert_eq!(body["control"], "network_requests", "{denied:?}");
+}
+
+fn rules_of_allow_hold_while_learning() {
+    let folder = tempfile::tempdir().expect("there is room for a policy");
+    for more in [&[][..], &["--inspect"]] {
+        let file = folder.path().join(format!("learned{}.yaml", more.len()));
+        let path = file.to_str().expect("the path is text");
+        let flags = [&["--learn", path], &REPOS[..], more].concat();
+        let script = "for method in GET DELETE; do curl -sS -m 10 -o /dev/null \
+                      -w '%{http_code} ' -X $method https://files.test/echo/a; done";
+        let run = inside(&flags, &["sh", "-c", script]);
+        assert!(
+            !run.text().starts_with("403") && run.text().trim_end().ends_with("403"),
+            "{run:?}"
+        );
+        let text = std::fs::read_to_string(&file).expect("a policy was written");
+        let entry = "methods: [GET], paths: [\"/echo/a\"] }";
+        assert!(text.contains(entry) && !text.contains("DELETE"), "{text}");
+        assert_eq!(text.matches("files.test").count(), 1, "{text}");
+    }
+}
+
+fn denied_head_is_answered_in_every_version() {
+    for version in ["--http1.1", "--http2"] {
+        let run = inside(&REPOS, &curl(&["-I", version, "https://files.test/echo/a"]));
+        assert_eq!(run.code, 0, "{run:?}");
+        assert!(run.text().contains(" 403"), "{run:?}");
+    }
 }
