@@ -116,7 +116,7 @@ fn remedy_for_a_request_to_a_host_of_a_flag_is_a_flag() {
     let own = change(&by_flag, "POST", "/x");
     assert_eq!(own, "pass --allow 'POST http://[::1]:8080/x' too");
     assert_eq!(change(&by_flag, "GET", "/y"), "pass --allow 'GET http://[::1]:8080/y' too");
-    assert_eq!(change(&policy(text), "POST", "/x"), "add POST to the methods of ::1");
+    assert_eq!(change(&policy(text), "POST", "/x"), "add POST to the methods of [::1]");
     assert_eq!(by_flag.flag_for(&host("::1"), 8080), Some("--allow GET http://[::1]:8080/x"));
     assert_eq!(by_flag.flag_for(&host("::1"), 8081), None);
     assert_eq!(policy(text).flag_for(&host("::1"), 8080), None);
