@@ -72,7 +72,7 @@ impl Decoder<'_, '_> {
             let is_ordinary = |known: &&str| {
                 **known == *entry.key || (**known != *"from" && is_nearly(known, &entry.key))
             };
-            if !keys::SECRET.iter().any(|known| is_ordinary(&known)) {
+            if !keys::SECRET.iter().any(is_ordinary) {
                 self.hide(&entry.value);
             }
         }
