@@ -55,8 +55,8 @@ pub use message::{
 };
 pub use multiplex::{Ends, Header, Headers, Heard};
 pub use opening::{
-    DENIAL_SOCKET, LAUNCHED_DENIAL_SOCKET, NAME_SERVER, NAMED, Opening, PROXY, RELAY, StreamOpening,
-    TOOL_SOCKET,
+    DENIAL_SOCKET, LAUNCHED_DENIAL_SOCKET, NAME_SERVER, NAMED, Opening, PROXY, RELAY,
+    StreamOpening, TOOL_SOCKET,
 };
 pub use ports::{PortReply, PortRequest};
 pub use splice::SpliceHeader;
