@@ -156,7 +156,7 @@ fn secret_that_the_policy_defines_too_is_refused() {
     let scratch = Scratch::new();
     let secret = "secrets: [ { name: KEY, from: \"env:KEY\", hosts: [ a.test ] } ]\n";
     let variable = "environment: { LEVEL: debug }\n";
-    let policy = scratch.file("p.yaml", &format!("{secret}{variable}"));
+    let policy = scratch.file("p.yaml", format!("{secret}{variable}"));
     let with = |said: &str, message: &str, remedy: &str| {
         refused(&["--policy", &policy, "--secret", said, "--", "true"], message, remedy);
     };
