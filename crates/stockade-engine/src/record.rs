@@ -147,7 +147,14 @@ impl Record {
 
 /// The executions that run now.
 #[derive(Debug, Default)]
-pub(crate) struct RunningNow(Mutex<BTreeMap<u64, RunningOne>>);
+pub(crate) struct RunningNow(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    running: BTreeMap<u64, RunningOne>,
+    /// The highest number at the wall so far: the wall counts up.
+    latest: Option<u64>,
+}
 
 #[derive(Debug, Default)]
 struct RunningOne {
@@ -159,35 +166,41 @@ struct RunningOne {
 
 impl RunningNow {
     pub(crate) fn add(&self, execution: u64) {
-        self.lock().insert(execution, RunningOne::default());
+        self.lock().running.insert(execution, RunningOne::default());
     }
 
     /// Records what the wall calls an execution.
     pub(crate) fn started(&self, execution: u64, at_wall: ExecutionId) {
-        if let Some(one) = self.lock().get_mut(&execution) {
+        let mut table = self.lock();
+        table.latest = table.latest.max(Some(at_wall.0));
+        if let Some(one) = table.running.get_mut(&execution) {
             one.at_wall = Some(at_wall);
         }
     }
 
     /// How many programs run.
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        self.lock().running.len()
     }
 
     /// Removes an execution and returns its denials.
     pub(crate) fn remove(&self, execution: u64) -> Vec<Denial> {
-        self.lock().remove(&execution).map(|one| one.denials).unwrap_or_default()
+        self.lock().running.remove(&execution).map(|one| one.denials).unwrap_or_default()
     }
 
     /// The execution that an event belongs to: the one that the wall names, or else the only one
-    /// that runs. An event of one that has ended, or of several, belongs to the session.
+    /// that runs. An event of one that has ended, or of several, belongs to the session. A program
+    /// may cause an event before its start is reported here; its number is then a new one.
     fn owner(&self, at_wall: Option<u64>, denial: Option<&Denial>) -> Option<u64> {
         /// The most distinct denials that are kept for one execution.
         const MOST: usize = 256;
-        let mut running = self.lock();
-        let is_only = running.len() == 1;
-        let mut all = running.iter_mut();
+        let mut table = self.lock();
+        let is_new = at_wall.is_some() && at_wall > table.latest;
+        let is_only = table.running.len() == 1;
+        let starting = table.running.values().filter(|one| one.at_wall.is_none()).count();
+        let mut all = table.running.iter_mut();
         let (execution, one) = match at_wall.map(ExecutionId) {
+            Some(_) if is_new && starting == 1 => all.find(|(_, one)| one.at_wall.is_none())?,
             Some(named) => all.find(|(_, one)| one.at_wall == Some(named))?,
             None if is_only => all.next()?,
             None => return None,
@@ -201,8 +214,8 @@ impl RunningNow {
         Some(*execution)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, RunningOne>> {
-        // No critical section leaves the map inconsistent.
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // No critical section leaves the table inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

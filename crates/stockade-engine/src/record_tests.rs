@@ -157,6 +157,9 @@ fn event_belongs_to_the_execution_that_the_wall_names_or_the_only_one_or_the_ses
     assert_eq!(running.owner(None, None), Some(3));
     running.started(3, ExecutionId(1));
     running.add(4);
+    assert_eq!(running.owner(Some(2), None), Some(4), "its start is not reported yet");
+    assert_eq!(running.owner(Some(1), None), Some(3));
+    assert_eq!(running.owner(Some(0), None), None, "an earlier one has ended");
     running.started(4, ExecutionId(2));
     assert_eq!(running.owner(None, None), None);
     assert_eq!(running.owner(Some(1), None), Some(3));

@@ -9,6 +9,7 @@
 //! or with that of the socket's holder.
 
 use std::fs;
+use std::io::Read;
 use std::net::SocketAddrV4;
 use std::rc::Rc;
 
@@ -63,11 +64,13 @@ impl Callers {
 fn link_of(from: SocketAddrV4, to: SocketAddrV4) -> Option<String> {
     // A program may use a socket of version 6 for an address of version 4.
     ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().find_map(|table| {
-        let table = fs::read_to_string(table).ok()?;
-        if table.len() > MOST_TABLE_BYTES {
+        let mut text = String::new();
+        let most = MOST_TABLE_BYTES as u64;
+        fs::File::open(table).ok()?.take(most + 1).read_to_string(&mut text).ok()?;
+        if text.len() > MOST_TABLE_BYTES {
             return None;
         }
-        Some(format!("socket:[{}]", inode(&table, from, to)?))
+        Some(format!("socket:[{}]", inode(&text, from, to)?))
     })
 }
 
@@ -94,15 +97,17 @@ fn holder(wanted: &str) -> Option<i32> {
     let mut processes: Vec<i32> = names.filter_map(|name| name.to_str()?.parse().ok()).collect();
     // The newest are the likeliest.
     processes.sort_unstable_by(|one, other| other.cmp(one));
-    processes.into_iter().find(|process| {
+    for process in processes {
         // Fails for a process that has ended, and for one that is not dumpable.
-        let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
-        descriptors.flatten().any(|descriptor| {
-            left = left.saturating_sub(1);
-            let link = fs::read_link(descriptor.path());
-            left > 0 && link.is_ok_and(|link| link.as_os_str() == wanted)
-        })
-    })
+        let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else { continue };
+        for descriptor in descriptors.flatten() {
+            left = left.checked_sub(1)?;
+            if fs::read_link(descriptor.path()).is_ok_and(|link| link.as_os_str() == wanted) {
+                return Some(process);
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -70,10 +70,10 @@ fn start(state: &State) -> io::Result<(Descriptor, Descriptor)> {
     let uppers = state.uppers.iter().map(|(_, upper)| upper.as_fd()).collect::<Vec<_>>();
     let paths: Vec<_> = state.uppers.iter().map(|(path, _)| path.clone()).collect();
     let stops_programs = state.leaves.is_none();
-    let (helpers, waiting) = (state.processes.helpers(), state.processes.waiting());
+    let helpers = state.processes.helpers();
     let work = |input, output, uppers| {
         let uppers = paths.into_iter().zip(uppers).collect();
-        let scope = state::CaptureScope { uppers, stops_programs, helpers, waiting };
+        let scope = state::CaptureScope { uppers, stops_programs, helpers };
         serve::serve(input, output, &scope);
     };
     let child = run_in_child(its_input.into(), its_output.into(), &uppers, work)?;

@@ -229,11 +229,6 @@ impl Processes {
         self.table.borrow_mut().waiting = Some(process);
     }
 
-    /// The process that waits to become a program.
-    pub(crate) fn waiting(&self) -> Option<Pid> {
-        self.table.borrow().waiting
-    }
-
     /// Records the waiting process as the program of an execution. False if it has ended.
     pub(crate) fn lead_waiting(&self, execution: u64, process: Pid, held: HeldBy) -> bool {
         let is_waiting = {

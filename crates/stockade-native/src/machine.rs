@@ -177,14 +177,15 @@ fn is_of_java(path: &Path) -> bool {
     name.starts_with("java-") && name.ends_with("-openjdk")
 }
 
-/// Whether this is a directory of root that no other user may write.
-fn is_of_root_alone(found: &fs::Metadata) -> bool {
-    found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0
+/// Whether this is a directory that no other user than its owner may write. In a user namespace root
+/// may have no number.
+fn is_closed(found: &fs::Metadata) -> bool {
+    found.is_dir() && found.mode() & 0o022 == 0
 }
 
 /// How to show a setting. Omits a file that leads out of the system's directories, is not
-/// world-readable, or is too large to copy, and a directory of Java that another user than root owns
-/// or can write.
+/// world-readable, or is too large to copy, and a directory of Java that others than its owner can
+/// write.
 fn setting(path: &str) -> Option<Setting> {
     let path = Path::new(path);
     let found = fs::symlink_metadata(path).ok()?;
@@ -195,7 +196,7 @@ fn setting(path: &str) -> Option<Setting> {
     }
     let readable = found.mode() & 0o004 != 0;
     match (found.is_dir(), found.is_file()) {
-        (true, _) if is_of_java(path) && !is_of_root_alone(&found) => None,
+        (true, _) if is_of_java(path) && !is_closed(&found) => None,
         (true, _) => Some(Setting::Shown(path.to_owned())),
         (_, true) if readable && found.len() <= MOST_COPIED => {
             Some(Setting::Copied(path.to_owned()))
@@ -224,12 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn configuration_of_java_is_shown_if_it_is_of_root_alone() {
+    fn configuration_of_java_is_shown_if_others_cannot_write_it() {
         assert!(SETTINGS.contains(&"/etc/java-17-openjdk"), "Java finds no TLS without it");
         let folder = tempfile::tempdir().unwrap();
-        let is_root = rustix::process::geteuid().is_root();
         for (name, mode, is_shown) in [
-            ("java-17-openjdk", 0o755, is_root),
+            ("java-17-openjdk", 0o755, true),
             ("java-21-openjdk", 0o777, false),
             ("fonts", 0o777, true),
         ] {

@@ -277,7 +277,12 @@ impl Sandbox for NativeSandbox {
         // could not tell it from the wall's own files.
         let places = match self.watched.has_directory {
             true => Vec::new(),
-            false => WritablePlace::of(&self.watched.policy),
+            // Files of the wall are on file systems of their own, which are left out anyway. In a
+            // sandbox without them, a program may have made the name.
+            false => WritablePlace::of(&self.watched.policy)
+                .into_iter()
+                .map(|place| WritablePlace { skip: Vec::new(), ..place })
+                .collect(),
         };
         Ok(self.link.files(&self.setup.directories.working_directory, places))
     }

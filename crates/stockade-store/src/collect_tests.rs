@@ -77,7 +77,11 @@ fn checkpoint_is_made_while_the_empty_directory_of_its_session_is_removed() {
     let kept = keep(&store, "kept", &tree(&[("x", b"content")])).unwrap();
     let directory = store.directory().join("checkpoints/one");
     // What removing the last checkpoint of the session does.
-    let remove = || _ = fs::remove_dir(&directory);
+    let remove = || {
+        _ = fs::remove_dir(&directory);
+        // No process removes checkpoints without a pause.
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    };
     while_another(remove, || {
         for round in 0..200 {
             let name = format!("c{round}");

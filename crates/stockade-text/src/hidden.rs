@@ -89,19 +89,18 @@ fn values<'l>(line: &'l str, key: &'l str) -> impl Iterator<Item = Range<usize>>
 
 /// The length of a text up to the quote that ends it.
 fn quoted(text: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    let end = text.find(|character| {
-        let ends = character == quote && !is_escaped;
-        is_escaped = character == '\\' && quote == '"' && !is_escaped;
-        ends
-    });
-    match end {
-        // Two single quotes stand for one.
-        Some(end) if quote == '\'' && text[end + 1..].starts_with(quote) => {
-            end + 2 + quoted(&text[end + 2..], quote)
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, character)) = characters.next() {
+        let next = characters.peek().map(|(_, next)| *next);
+        match character {
+            '\\' if quote == '"' => _ = characters.next(),
+            // Two single quotes stand for one.
+            '\'' if quote == '\'' && next == Some(quote) => _ = characters.next(),
+            character if character == quote => return at,
+            _ => {}
         }
-        end => end.unwrap_or(text.len()),
     }
+    text.len()
 }
 
 #[cfg(test)]
@@ -122,6 +121,7 @@ mod tests {
             ("{from: 'sk, } x', a: 1}", "{from: '…', a: 1}"),
             ("{from: sk-live, a: 1}", "{from: …"),
             ("{from: 'it''s', a: 1}", "{from: '…', a: 1}"),
+            ("{from: 'it''', a: 1}", "{from: '…', a: 1}"),
             (r#"{from: "s\"k", a: 1}"#, r#"{from: "…", a: 1}"#),
             ("\"from\": \"sk-li", "\"from\": \"…"),
             ("from: !sk-live", "from: …"),

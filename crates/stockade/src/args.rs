@@ -137,7 +137,7 @@ impl Cli {
                     Cli { json, command }
                 })
             }
-            _ => return Cli::try_parse_from(&arguments),
+            _ => Cli::try_parse_from(&arguments),
         };
         // The full parser prints errors and help.
         let mut cli = quick.or_else(|_| Cli::try_parse_from(&arguments))?;

@@ -33,8 +33,6 @@ pub(super) struct CaptureScope {
     pub(super) stops_programs: bool,
     /// The guest's own children.
     pub(super) helpers: HashSet<Pid>,
-    /// The interpreter that waits for its code, and ran nothing yet.
-    pub(super) waiting: Option<Pid>,
 }
 
 /// Sends everything in the writable places.
@@ -52,20 +50,25 @@ pub(super) fn capture(
 }
 
 /// Sends the same with hashes of content, if no program runs and none left System V objects: nothing
-/// that runs later can have an open file, a mapping or shared memory from before.
+/// that runs later can have an open file, a mapping or shared memory from before. An interpreter that
+/// waits for code counts as a program: it may have read files of before.
 pub(super) fn digest(
     root: &Root,
     surroundings: &CaptureScope,
     places: &[StatePlace],
     output: &mut impl Write,
 ) -> Result<FileDone, Failed> {
-    let spared: HashSet<Pid> =
-        surroundings.helpers.iter().chain(&surroundings.waiting).copied().collect();
-    if !is_all(&spared, has_ended)? || has_shared_objects() {
-        return Err(Fault::from(FileFault::Busy).into());
+    let busy = || Err(Fault::from(FileFault::Busy).into());
+    if !is_all(&surroundings.helpers, has_ended)? || may_have_shared_objects() {
+        return busy();
     }
     let open = surroundings.open(root, places)?;
-    sent(digest_places(&open, output, |bytes| *blake3::hash(bytes).as_bytes()), output)
+    let counted = digest_places(&open, output, |bytes| *blake3::hash(bytes).as_bytes());
+    // What is not sent cannot be undone: any program can make a whiteout, mknod(2).
+    if matches!(&counted, Ok(counted) if counted.left_out > 0) {
+        return busy();
+    }
+    sent(counted, output)
 }
 
 fn sent(
@@ -140,13 +143,13 @@ fn is_stopped(stat: &[u8]) -> bool {
     has_ended(stat) || matches!(state_of(stat).0, b"T" | b"t")
 }
 
-/// Whether programs left shared memory, semaphores or queues of System V, which outlive processes.
-/// Each file of proc(5) has a line of titles, and one for each object.
-fn has_shared_objects() -> bool {
+/// Whether programs may have left shared memory, semaphores or queues of System V, which outlive
+/// processes. Each file of proc(5) has a line of titles, and one for each object. gVisor has the
+/// objects and not the files.
+fn may_have_shared_objects() -> bool {
     ["shm", "sem", "msg"].iter().any(|kind| {
         let listed = std::fs::read_to_string(format!("/proc/sysvipc/{kind}"));
-        // Missing on a kernel without these objects.
-        listed.is_ok_and(|text| text.lines().count() > 1)
+        listed.map_or(true, |text| text.lines().count() > 1)
     })
 }
 

@@ -428,3 +428,23 @@ print(open('deepest').read(), len(os.listdir('/workspace/many')))
     sessions.refused(&["checkpoint", "work", "deep"], "it is larger than allowed", "");
     assert_eq!(sessions.sh("work", "echo still there").stdout, "still there\n");
 }
+
+#[test]
+fn restore_removes_names_of_the_wall_and_devices_that_a_program_made() {
+    let Some(sessions) = Sessions::new() else { return };
+    sessions.create("one");
+    assert_eq!(sessions.sh("one", "echo kept > /tmp/kept").code, 0);
+    sessions.text(&["checkpoint", "one", "good"]);
+    // The directory is the wall's own in a sandbox with tools. A whiteout needs no privilege.
+    let whiteout = "import os, stat; os.mknod('/tmp/made', stat.S_IFCHR | 0o600, 0)";
+    let script = format!(
+        "mkdir -p /run/stockade; echo x > /run/stockade/made; python3 -c '{}'; ls -d /run/stockade/made /tmp/made",
+        whiteout.replace('\'', "\"")
+    );
+    let made = sessions.sh("one", &script);
+    let is_native = std::env::var_os("STOCKADE_TEST_PROVIDER").is_none();
+    assert!(!is_native || made.stdout.contains("/run/stockade/made"), "{made:?}");
+    sessions.text(&["restore", "one", "good"]);
+    let left = sessions.sh("one", "cat /tmp/kept; ls -d /run/stockade/made /tmp/made");
+    assert_eq!(left.stdout, "kept\n", "{left:?}");
+}

@@ -76,7 +76,7 @@ fn credential_of_one_program_needs_its_name_and_no_value_on_the_command_line() {
         (["--env-secret", "GONE_KEY"], "is not set here", "--env-file"),
         (["--env-secret", "LD_PRELOAD"], "LD_PRELOAD", "remove it"),
         (["--env-secret", "HTTPS_PROXY"], "HTTPS_PROXY", "network_allowlist"),
-        (["--env-secret", "LANG"], "LANG", "policy"),
+        (["--env-secret", "LANG"], "LANG", "name the variable"),
     ] {
         let words = [&["exec"], &flags[..], &["one", "--", "env"]].concat();
         let mut refused = sessions.with_value(&words);
