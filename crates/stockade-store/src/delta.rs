@@ -24,6 +24,8 @@ use crate::{Contents, StoreError};
 
 /// The maximum number of entries on each side, which are in memory.
 const MAX_ENTRIES: u64 = 200_000;
+/// The maximum depth on each side: comparing recurses, and a thread's stack is small.
+const MAX_COMPARED_DEPTH: usize = 128;
 /// The maximum length of a digest: hostile attributes are long.
 const MAX_DIGEST_BYTES: u64 = 256 << 20;
 /// The bits of a mode that filling sets.
@@ -94,7 +96,7 @@ impl Contents {
             found.add(record, chunks);
             Ok(())
         })?;
-        if wanted.entries > MAX_ENTRIES {
+        if wanted.entries > MAX_ENTRIES || wanted.depth.max(found.depth) > MAX_COMPARED_DEPTH {
             return Err(Unfit::Fresh);
         }
         let (wanted, found) = (wanted.places, found.places);
@@ -136,6 +138,8 @@ struct Builder {
     /// The open directories below the last place.
     open: Vec<Node>,
     entries: u64,
+    /// The most directories that were open at once.
+    depth: usize,
 }
 
 impl Builder {
@@ -144,7 +148,10 @@ impl Builder {
         self.entries += 1;
         match &node.record {
             Record::Place { .. } => self.places.push(node),
-            Record::Enter { .. } => self.open.push(node),
+            Record::Enter { .. } => {
+                self.open.push(node);
+                self.depth = self.depth.max(self.open.len());
+            }
             Record::Leave => {
                 if let Some(node) = self.open.pop() {
                     self.put(node);

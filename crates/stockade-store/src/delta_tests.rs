@@ -163,6 +163,33 @@ const EDITS: [Edit; 20] = [
     }),
 ];
 
+/// The stack that tokio gives its blocking threads.
+const STACK_BYTES: usize = 2 << 20;
+
+#[test]
+fn deep_trees_are_compared_on_a_small_stack_and_deeper_ones_need_a_fresh_sandbox() {
+    for (depth, is_compared) in [(MAX_COMPARED_DEPTH, true), (MAX_COMPARED_DEPTH + 1, false)] {
+        let (_place, store) = store();
+        let deep = |content: &str| {
+            let root = tempfile::tempdir().unwrap();
+            let mut path = root.path().to_owned();
+            (0..depth).for_each(|_| path.push("d"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("leaf"), content).unwrap();
+            root
+        };
+        let (old, new) = (deep("old"), deep("new"));
+        let kept = keep(&store, "deep", &captured(old.path())).unwrap();
+        let digest = digested(new.path());
+        let compared = move || {
+            let contents = store.contents(&kept).unwrap();
+            contents.delta(&[0], &mut digest.as_slice()).unwrap().map(|delta| delta.entries())
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(compared).unwrap();
+        assert_eq!(thread.join().unwrap(), is_compared.then_some(depth + 1), "{depth}");
+    }
+}
+
 #[test]
 fn every_kind_of_difference_is_undone_by_a_delta() {
     let (place, store) = store();
