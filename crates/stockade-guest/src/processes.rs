@@ -148,14 +148,23 @@ impl Processes {
             HeldBy::Leaf | HeldBy::Nothing => is_below(program.leader),
         });
         // An orphan is no longer below its leader, and is still in the same cgroup.
-        by_parents.or_else(|| {
+        let by_group = || {
             let group = |process: i32| std::fs::read(format!("/proc/{process}/cgroup")).ok();
             let own = group(process)?;
             only(&|program| {
                 let leader = program.leader.as_raw_nonzero().get();
                 program.held == HeldBy::Leaf && group(leader).as_ref() == Some(&own)
             })
-        })
+        };
+        // Without cgroups, an orphan below the guest that no keeper holds is of the one program that
+        // has none.
+        let is_orphan = above.contains(&getpid().as_raw_nonzero().get());
+        let has_leaf = |it: &Program| it.held == HeldBy::Leaf && !it.is_gone;
+        let by_elimination = || {
+            let is_certain = is_orphan && !table.programs.values().any(has_leaf);
+            is_certain.then(|| only(&|program| program.held == HeldBy::Nothing)).flatten()
+        };
+        by_parents.or_else(by_group).or_else(by_elimination)
     }
 
     /// Records `leader` as the program of an execution.
